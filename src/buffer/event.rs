@@ -1,0 +1,140 @@
+//! Events as users hold them: owned, or lent.
+
+use std::{fmt, ops::Deref};
+
+use super::{account::Account, block::BlockRef};
+use crate::{Position, sync::Arc};
+
+/// Items of a snapshot that share a block.
+const SNAPSHOT_BLOCK: u32 = 64;
+
+/// An event of a key, shared with all its readers: a reference into the block that holds it.
+///
+/// Holding it keeps its block in memory (at most 64 KiB, or the one event), also after the hub is gone; to keep only the value,
+/// clone `T`. Cloning an event counts up once; the payload is never cloned.
+pub struct Event<T> {
+    block: BlockRef<T>,
+    index: u32,
+}
+
+impl<T> Event<T> {
+    /// # Safety
+    /// The entry is one that a reader of the topic was given, and not a mark.
+    #[inline]
+    pub(super) unsafe fn new(block: BlockRef<T>, index: u32) -> Self {
+        Self { block, index }
+    }
+
+    /// Lays out the items of a snapshot, each with seq 0: a reader cannot resume in the middle of it.
+    pub(crate) fn snapshot(items: impl IntoIterator<Item = T>, account: &Arc<Account>) -> Vec<Self> {
+        let items: Vec<T> = items.into_iter().collect();
+        let mut events = Vec::with_capacity(items.len());
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let capacity = u32::try_from(items.len()).unwrap_or(u32::MAX).min(SNAPSHOT_BLOCK);
+            let block = BlockRef::new(capacity, 0, 0, account);
+            account.pin(block.weighed());
+            for (index, item) in (0..capacity).zip(items.by_ref()) {
+                // SAFETY: the block is ours alone, and `index` is below its capacity.
+                unsafe { block.write(0, Some(item), 0, 0) };
+                // SAFETY: written just now by this thread, and handed on only by `events`, whose sharing synchronises.
+                events.push(unsafe { Self::new(block.clone(), index) });
+            }
+        }
+        events
+    }
+
+    /// Lends it.
+    pub(crate) fn lend(&self) -> EventRef<'_, T> {
+        EventRef { block: &self.block, index: self.index }
+    }
+
+    /// Its number in the hub's one sequence; 0 for an item of a snapshot.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        // SAFETY: by the contract of `new` the entry is counted.
+        unsafe { self.block.entry(self.index) }.seq()
+    }
+
+    /// The cursor with which a reader goes on after this event.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position::new(self.block.account().epoch(), self.seq())
+    }
+}
+
+impl<T> Deref for Event<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: by the contract of `new` the entry is counted.
+        let entry = unsafe { self.block.entry(self.index) };
+        // SAFETY: by the contract of `new` it is not a mark.
+        unsafe { entry.event() }
+    }
+}
+
+impl<T> Clone for Event<T> {
+    fn clone(&self) -> Self {
+        Self { block: self.block.clone(), index: self.index }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Event<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("seq", &self.seq()).field("event", &**self).finish()
+    }
+}
+
+/// An event lent by a subscription until its next call: costs no reference count.
+pub struct EventRef<'a, T> {
+    block: &'a BlockRef<T>,
+    index: u32,
+}
+
+impl<'a, T> EventRef<'a, T> {
+    /// # Safety
+    /// As for [`Event::new`].
+    #[inline]
+    pub(super) unsafe fn new(block: &'a BlockRef<T>, index: u32) -> Self {
+        Self { block, index }
+    }
+
+    /// Its number in the hub's one sequence.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        // SAFETY: by the contract of `new` the entry is counted.
+        unsafe { self.block.entry(self.index) }.seq()
+    }
+
+    /// The cursor with which a reader goes on after this event.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position::new(self.block.account().epoch(), self.seq())
+    }
+
+    /// The event, owned: one reference count.
+    #[must_use]
+    pub fn to_event(&self) -> Event<T> {
+        Event { block: self.block.clone(), index: self.index }
+    }
+}
+
+impl<T> Deref for EventRef<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: by the contract of `new` the entry is counted.
+        let entry = unsafe { self.block.entry(self.index) };
+        // SAFETY: by the contract of `new` it is not a mark.
+        unsafe { entry.event() }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for EventRef<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventRef").field("seq", &self.seq()).field("event", &**self).finish()
+    }
+}

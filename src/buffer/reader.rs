@@ -1,0 +1,311 @@
+//! A reader's place in a chain.
+
+use std::fmt;
+
+use super::{
+    block::{BlockRef, Entry},
+    chain::{Chain, Entrance},
+    event::{Event, EventRef},
+};
+
+/// Whatever keeps a chain alive for a reader.
+///
+/// # Safety
+/// `chain` gives the same chain on every call.
+pub(crate) unsafe trait Home<T> {
+    /// The chain.
+    fn chain(&self) -> &Chain<T>;
+}
+
+/// What a reader finds when it looks for the next thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The topic is closed, and all has been read.
+    Closed,
+    /// All has been read up to `Reader::next`.
+    Empty,
+    /// An event: `lend` and `own` give it.
+    Event,
+    /// Something is gone.
+    Lost(Lost),
+    /// The source told of a loss that ends with this seq; the reader had come to `from`.
+    Mark {
+        /// See above.
+        from: u64,
+        /// See above.
+        to: u64,
+    },
+}
+
+/// Retention, or a birth, came between: `from < seq <= to` are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// See above.
+    pub(crate) from: u64,
+    /// See above.
+    pub(crate) to: u64,
+    /// How many entries of the topic that is, where known.
+    pub(crate) missed: Option<u64>,
+    /// Whether the topic ever held any of them.
+    pub(crate) held: bool,
+}
+
+/// No event was stepped to last.
+const NONE: u8 = u8::MAX;
+/// References taken at once for events that are handed out owned.
+const CREDITS: u8 = 32;
+
+/// A cursor in the chain of `home`. A sleeping reader holds one block, or none.
+pub(crate) struct Reader<H, T> {
+    home: H,
+    block: Option<BlockRef<T>>,
+    /// Number of the entry to read next.
+    next: u64,
+    /// Nothing up to this seq is to be delivered (any more).
+    seq: u64,
+    /// The owner's, which has no other eight-byte hole for it: each reader would be eight bytes larger.
+    pub(crate) tag: u32,
+    /// References to `block` made and not handed out.
+    credits: u8,
+    /// Index in `block` of the event last stepped to.
+    current: u8,
+    /// Entries from `next` on may be at or below `seq`, and are then skipped: their number says nothing about losses.
+    skips: bool,
+    /// The owner's, as `tag`.
+    pub(crate) run: u8,
+}
+
+impl<H: Home<T>, T> Reader<H, T> {
+    /// A reader of everything from entry `next` on that comes after `seq`. `exact`: no entry from `next` on is at or below `seq`.
+    pub(crate) fn at(home: H, next: u64, seq: u64, exact: bool) -> Self {
+        Self { home, block: None, next, seq, tag: 0, credits: 0, current: NONE, skips: !exact, run: 0 }
+    }
+
+    /// A reader of everything that is retained.
+    pub(crate) fn oldest(home: H) -> Self {
+        let Entrance { head, floor, .. } = home.chain().enter_at_head();
+        Self::at(home, head, floor, true)
+    }
+
+    /// A reader of the newest event that is retained, if there is one, and what comes after it.
+    pub(crate) fn latest(home: H) -> Self {
+        let mut reader = Self::oldest(home);
+        loop {
+            let count = reader.home.chain().word.observe().count();
+            let Entrance { block, head, floor } = reader.home.chain().enter_at(count.saturating_sub(1));
+            (reader.next, reader.seq) = (head, floor);
+            let Some(mut block) = block.filter(|_| count > head) else { return reader };
+            // The hint may lie a few blocks before the newest one.
+            while count > block.base() + u64::from(block.len()) {
+                let Some(next) = block.hop() else { break };
+                block = next;
+            }
+            let counted = count.saturating_sub(block.base());
+            if counted > u64::from(block.len()) {
+                // Retention was faster.
+                continue;
+            }
+            let mut index = counted.saturating_sub(1);
+            while index > 0 && Self::entry_of(&block, index).is_mark() {
+                index -= 1;
+            }
+            reader.next = block.base() + index;
+            reader.seq = Self::entry_of(&block, index).seq() - 1;
+            reader.block = Some(block);
+            return reader;
+        }
+    }
+
+    /// A reader of everything after `seq`, and what it has lost already.
+    pub(crate) fn after(home: H, seq: u64) -> (Self, Option<Lost>) {
+        let mut reader = Self::at(home, 0, seq, true);
+        let lost = reader.place();
+        (reader, lost)
+    }
+
+    pub(crate) fn home(&self) -> &H {
+        &self.home
+    }
+
+    /// How many entries of the topic are behind this reader.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The seq up to which everything was delivered or told as lost.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Takes the next step.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Step {
+        loop {
+            let state = self.home.chain().word.observe();
+            if self.next >= state.count() {
+                self.current = NONE;
+                return if state.is_closed() { Step::Closed } else { Step::Empty };
+            }
+            if let Some(block) = &self.block {
+                let index = self.next - block.base();
+                if index < u64::from(block.len()) {
+                    #[expect(clippy::cast_possible_truncation, reason = "below len, which is at most 64")]
+                    let index = index as u8;
+                    // SAFETY: B1: `home`'s count, acquired above, is beyond `next`, and the block is of its chain.
+                    let entry = unsafe { block.entry(u32::from(index)) };
+                    let (seq, is_mark) = (entry.seq(), entry.is_mark());
+                    self.next += 1;
+                    if seq <= self.seq {
+                        continue;
+                    }
+                    let from = std::mem::replace(&mut self.seq, seq);
+                    if is_mark {
+                        self.current = NONE;
+                        return Step::Mark { from, to: seq };
+                    }
+                    self.current = index;
+                    self.skips = false;
+                    return Step::Event;
+                }
+            }
+            if let Some(lost) = self.cross() {
+                return Step::Lost(lost);
+            }
+        }
+    }
+
+    /// Goes to the block that has entry `next`, or to the head if that is gone.
+    #[cold]
+    fn cross(&mut self) -> Option<Lost> {
+        let next_block = self.block.as_ref().and_then(BlockRef::hop);
+        self.leave();
+        if next_block.is_some() {
+            self.block = next_block;
+            return None;
+        }
+        let Entrance { block, head, floor } = self.home.chain().enter_at(self.next);
+        self.block = block;
+        if self.next >= head {
+            return None;
+        }
+        let missed = (!self.skips).then(|| head - self.next);
+        self.next = head;
+        self.lost(floor, missed)
+    }
+
+    /// Finds the first entry after `seq`.
+    #[cold]
+    fn place(&mut self) -> Option<Lost> {
+        'restart: loop {
+            let Entrance { block, head, floor } = self.home.chain().enter_at_head();
+            self.next = head;
+            let mut current = block;
+            while let Some(block) = current {
+                let count = self.home.chain().word.observe().count();
+                let counted = u64::from(block.len()).min(count.saturating_sub(block.base()));
+                let index = Self::first_after(&block, counted, self.seq);
+                self.next = block.base() + index;
+                if index < counted {
+                    self.block = Some(block);
+                    break;
+                }
+                if self.next >= count {
+                    break;
+                }
+                current = block.hop();
+                if current.is_none() {
+                    // Retention was faster.
+                    continue 'restart;
+                }
+            }
+            // Where none is after `seq` yet (of a source that has to come to it), those that come first may not be.
+            self.skips = self.block.is_none();
+            return if floor > self.seq { self.lost(floor, None) } else { None };
+        }
+    }
+
+    /// Index of the first of the `counted` entries whose seq is above `seq`.
+    fn first_after(block: &BlockRef<T>, counted: u64, seq: u64) -> u64 {
+        let (mut low, mut high) = (0, counted);
+        while low < high {
+            let middle = low.midpoint(high);
+            if Self::entry_of(block, middle).seq() <= seq { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// An entry below a count that was acquired.
+    fn entry_of(block: &BlockRef<T>, index: u64) -> &Entry<T> {
+        #[expect(clippy::cast_possible_truncation, reason = "below len, which is at most 64")]
+        let index = index as u32;
+        assert!(index < block.len(), "an entry that is not there");
+        // SAFETY: B1: the callers, private to this file, have acquired a count beyond it.
+        unsafe { block.entry(index) }
+    }
+
+    fn lost(&mut self, to: u64, missed: Option<u64>) -> Option<Lost> {
+        self.current = NONE;
+        let from = self.seq;
+        if to <= from {
+            return None;
+        }
+        self.seq = to;
+        let held = self.home.chain().head() > 0;
+        Some(Lost { from, to, missed, held })
+    }
+
+    /// Lets go of the block: before the topic is left, or the reader might be the last to hold a long chain.
+    pub(crate) fn leave(&mut self) {
+        self.current = NONE;
+        if let Some(block) = self.block.take() {
+            // SAFETY: these were made in `own` and not handed out.
+            unsafe { block.return_credits(usize::from(self.credits)) };
+        }
+        self.credits = 0;
+    }
+
+    /// The event that the last `advance` stepped to.
+    #[inline]
+    pub(crate) fn lend(&self) -> Option<EventRef<'_, T>> {
+        let block = self.block.as_ref().filter(|_| self.current != NONE)?;
+        // SAFETY: `advance` found the entry counted and not a mark, and has not left the block since.
+        Some(unsafe { EventRef::new(block, u32::from(self.current)) })
+    }
+
+    /// The same, owned.
+    #[inline]
+    pub(crate) fn own(&mut self) -> Option<Event<T>> {
+        let block = self.block.as_ref().filter(|_| self.current != NONE)?;
+        if self.credits == 0 {
+            block.add_credits(usize::from(CREDITS));
+            self.credits = CREDITS;
+        }
+        self.credits -= 1;
+        // SAFETY: one of those just counted.
+        let block = unsafe { block.from_credit() };
+        // SAFETY: as in `lend`.
+        Some(unsafe { Event::new(block, u32::from(self.current)) })
+    }
+
+    /// Retained entries that were not read yet.
+    pub(crate) fn lag(&self) -> u64 {
+        let chain = self.home.chain();
+        let count = chain.word.observe().count();
+        count.saturating_sub(self.next.max(chain.head()))
+    }
+}
+
+impl<H, T> Drop for Reader<H, T> {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            // SAFETY: these were made in `own` and not handed out.
+            unsafe { block.return_credits(usize::from(self.credits)) };
+        }
+    }
+}
+
+impl<H, T> fmt::Debug for Reader<H, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("next", &self.next).field("seq", &self.seq).finish()
+    }
+}

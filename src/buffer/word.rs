@@ -1,0 +1,177 @@
+//! A topic's one word: how many events it has, and who may do what with it.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// The word of a topic. Every change is a read-modify-write, so that all changes have one order and none is lost.
+///
+/// ```text
+///   bits 6..64  count    events appended so far, evicted ones included
+///   bit 5       VACANT   no reader is left and none can come: the buffer may be torn down
+///   bit 4       SEALED   the tail block is no longer the writer's: the next append starts a new chain
+///   bit 3       DEAD     nothing may be appended any more
+///   bit 2       BUSY     the writer is inside `append`
+///   bit 1       PARKED   somebody may be parked
+///   bit 0       CLOSED   readers that have read all are at the end
+/// ```
+#[derive(Debug)]
+pub(crate) struct Word(AtomicU64);
+
+const CLOSED: u64 = 1;
+const PARKED: u64 = 1 << 1;
+const BUSY: u64 = 1 << 2;
+const DEAD: u64 = 1 << 3;
+const SEALED: u64 = 1 << 4;
+const VACANT: u64 = 1 << 5;
+const COUNT_SHIFT: u32 = 6;
+
+/// A copy of the word, to ask questions of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(u64);
+
+impl State {
+    /// Events appended so far.
+    #[inline]
+    pub(crate) fn count(self) -> u64 {
+        self.0 >> COUNT_SHIFT
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    #[inline]
+    pub(crate) fn has_parked(self) -> bool {
+        self.0 & PARKED != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_dead(self) -> bool {
+        self.0 & DEAD != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_sealed(self) -> bool {
+        self.0 & SEALED != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_vacant(self) -> bool {
+        self.0 & VACANT != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_busy(self) -> bool {
+        self.0 & BUSY != 0
+    }
+}
+
+/// How a topic dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// Closed, with readers that still have to read what is buffered.
+    Closed,
+    /// Closed, and nobody is reading.
+    ClosedVacant,
+    /// Its last reader left; not a close, since nobody is there to be told.
+    Vacant,
+}
+
+impl Word {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// The word of a topic that was never alive: what a subscription that ends at once reads.
+    pub(crate) fn closed() -> Self {
+        Self(AtomicU64::new(CLOSED | DEAD))
+    }
+
+    #[inline]
+    pub(crate) fn observe(&self) -> State {
+        // Acquire (pairs with `append` and `retire`): the entries below the count, and the reason of a close, are visible.
+        State(self.0.load(Ordering::Acquire))
+    }
+
+    /// The writer comes in. Unless the answer is dead, nobody else touches the writer's part until `append` or `exit`.
+    #[inline]
+    pub(crate) fn enter(&self) -> State {
+        // Acquire (pairs with `seal`): what the sealing thread did before is visible to a writer that finds SEALED. An addition, which
+        // is one instruction where an `or` that answers is a loop: BUSY is not set, since only the writer sets it.
+        State(self.0.fetch_add(BUSY, Ordering::Acquire))
+    }
+
+    /// The writer makes one more event visible and goes out, unless the topic has died meanwhile: what readers can see cannot be
+    /// taken back, so this must be one step. `inside` is what `enter` returned. The answer is the state before, or `None` if dead.
+    #[inline]
+    pub(crate) fn append(&self, inside: State) -> Option<State> {
+        let mut word = inside.0 | BUSY;
+        while word & DEAD == 0 {
+            let next = (word & !(BUSY | SEALED)) + (1 << COUNT_SHIFT);
+            // Release (pairs with `observe`, `take_parked`, `retire`): the entry is written before it is counted. Failure
+            // Relaxed: nothing is read on the strength of it; a dead word is followed by `exit`, which acquires.
+            match self.0.compare_exchange_weak(word, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Some(State(word)),
+                Err(current) => word = current,
+            }
+        }
+        None
+    }
+
+    /// The writer goes out without an event. If the answer is vacant, the buffer is the writer's to tear down.
+    pub(crate) fn exit(&self) -> State {
+        // AcqRel (pairs with `retire` and `vacate`): whichever of the two comes second tears the buffer down, and sees all that
+        // the other did with it.
+        State(self.0.fetch_and(!BUSY, Ordering::AcqRel))
+    }
+
+    /// The topic dies; called with the registry's shard locked. If the answer is not busy and the death a vacant one, the buffer
+    /// is the caller's to tear down; if busy, the writer's.
+    pub(crate) fn retire(&self, death: Death) -> State {
+        let flags = match death {
+            Death::Closed => CLOSED | DEAD,
+            Death::ClosedVacant => CLOSED | DEAD | VACANT,
+            Death::Vacant => DEAD | VACANT,
+        };
+        // AcqRel (pairs with `append`, `exit` and `observe`): we see every entry and the last seq of every append that came
+        // before; readers that see CLOSED see the reason.
+        State(self.0.fetch_or(flags, Ordering::AcqRel))
+    }
+
+    /// The last reader of a closed topic leaves. Who tears down: as for `retire`.
+    pub(crate) fn vacate(&self) -> State {
+        // AcqRel (pairs with `append` and `exit`): as `retire`.
+        State(self.0.fetch_or(VACANT, Ordering::AcqRel))
+    }
+
+    /// Takes the tail block away from the writer, if the writer is out, the topic alive and its count still `count`.
+    pub(crate) fn seal(&self, count: u64) -> bool {
+        // Relaxed: only a guess for the exchange below.
+        let mut word = self.0.load(Ordering::Relaxed);
+        while word & (BUSY | DEAD | SEALED) == 0 && word >> COUNT_SHIFT == count {
+            // AcqRel (pairs with `append`, whose entries we are about to drop, and with `enter`, which must find our SEALED).
+            // Failure Relaxed: we look again, or give up.
+            match self.0.compare_exchange_weak(word, word | SEALED, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(current) => word = current,
+            }
+        }
+        false
+    }
+
+    /// A reader says that it is parked.
+    #[inline]
+    pub(crate) fn mark_parked(&self) -> State {
+        // AcqRel (pairs with `take_parked` and `append`): either the append comes first, and we see its count and take our bit
+        // back; or we come first, and the appender finds PARKED and, in the slots, us.
+        State(self.0.fetch_or(PARKED, Ordering::AcqRel))
+    }
+
+    /// A fan-out begins: whoever parks after this says so again.
+    #[inline]
+    pub(crate) fn take_parked(&self) -> State {
+        // AcqRel (pairs with `mark_parked`): what was written before PARKED was said, such as a new chunk of slots, is visible;
+        // a parker that finds PARKED gone must see the count that made us come.
+        State(self.0.fetch_and(!PARKED, Ordering::AcqRel))
+    }
+}

@@ -1,0 +1,568 @@
+//! Key to topic: subscribe, unsubscribe, publish, close, and what is remembered of keys that nobody reads.
+//!
+//! # What it means
+//! A hub has one writer and one rising sequence over all keys. A topic is made by a key's first subscriber (or publish, see
+//! [`Builder::retain_unread`]) and goes when its last reader does (or later, see [`Builder::keep_idle`]). A reader that comes back with
+//! a position learns that it lost nothing, or what it may have lost.
+//!
+//! # What holds
+//! * **H1 The topic's word decides.** Whether a topic lives is told by DEAD in its word, which is set with its shard of the registry
+//!   locked. Maps are hints: the registry's shards are for readers; the writer has an index of its own and, on a hit, touches the
+//!   topic alone. A living topic in the index is the only one of its key, so a hit needs no look at the registry.
+//! * **H2 No silent hole.** The floor of a new topic of a key is at least the seq of every event of the key that it will not hold.
+//!   (a) The writer notes an unread event (in the tombstone or the stripe) *before* it looks at the shard's births; a subscriber that
+//!   makes a topic counts the birth *before* it reads what was noted. Both are read-modify-writes of one number, so either the writer
+//!   finds the topic, or the subscriber reads the note. (b) A topic that goes hands its last seq on, with the shard locked, before
+//!   another one of its key can be made. (c) An event that is taken back from a topic that died under the writer goes the way of (a).
+//!   (d) Retention raises the floor of the topic itself.
+//! * **H3 All newborns.** A writer that looks into a shard takes over all its newborns: the number of births it has seen is that of all.
+//! * **H4 Tombstones.** While a dead topic is in the registry's table and not FOLDED, the writer has it in its index and notes there:
+//!   only topics that the writer knew become tombstones, and the writer forgets none that is not folded. Whoever folds it, with the
+//!   shard locked, hands its seq on: to the stripe, or to the new topic's floor.
+//! * **H5 No user code under a lock.** Keys are cloned before and dropped after; wakers, payloads, weighers, iterators and snapshot
+//!   functions run outside. The exceptions are `K::eq`, which looks keys up in a shard and, behind the publisher's mutex, in the
+//!   writer's index, and `K::clone` behind that mutex where a publish makes a topic. They must not call the hub; they may panic.
+//! * **Lock order**: shard, then the ends of a chain, then a topic's free list of slots. The publisher's mutex comes before all.
+
+mod builder;
+mod publisher;
+mod registry;
+mod shared;
+mod snapshot;
+mod stats;
+mod subscription;
+mod topic;
+mod writer;
+
+use std::{
+    borrow::Borrow,
+    error::Error,
+    fmt,
+    future::Future,
+    hash::Hash,
+    marker::PhantomData,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+pub use builder::{Builder, OnLastPublisher};
+pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, SourcePublisher};
+pub use snapshot::SnapshotFailed;
+pub use stats::{Stats, TopicStats};
+pub use subscription::{Recv, Subscription};
+
+use self::{
+    registry::Later,
+    shared::{AsKey, Borrowed, Numbering, Owned, Shared, go_on},
+    snapshot::{Landing, Role, Taken},
+    subscription::Untold,
+    topic::{Ending, Topic},
+};
+use crate::{CloseReason, Closed, Event, Gap, GapCause, Key, Position, buffer::reader::Reader, sync::Arc};
+
+type TopicReader<K, T> = Reader<Arc<Topic<K, T>>, T>;
+
+/// The readers' side of a hub: subscribe, close, ask. Cheap to clone.
+pub struct Hub<K: Key, T: Send + Sync + 'static> {
+    shared: Arc<Shared<K, T>>,
+}
+
+/// Where a subscription begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// After this position; with a [`Gap`] first where something between may be lost. A position of another hub gives a gap with
+    /// [`GapCause::OtherEpoch`] and then what is retained. One that is ahead of the hub gives [`GapCause::Ahead`] and begins at now; of
+    /// a hub that takes its source's numbers it is waited for.
+    After(Position),
+    /// At the newest retained event, if there is one.
+    Latest,
+    /// With what is published from now on.
+    #[default]
+    Next,
+    /// With everything that is retained.
+    Oldest,
+}
+
+/// A hub with default settings: the one [`Publisher`], and a [`Hub`] for readers. [`Builder`] has the settings.
+///
+/// ```
+/// let (mut publisher, hub) = keywake::hub::<String, u64>();
+/// let mut reader = hub.subscribe("key");
+/// publisher.publish("key", 1);
+/// assert!(reader.try_recv().is_ok());
+/// ```
+#[must_use]
+pub fn hub<K: Key, T: Send + Sync + 'static>() -> (Publisher<K, T>, Hub<K, T>) {
+    Builder::new().build()
+}
+
+impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
+    pub(crate) fn new(shared: Arc<Shared<K, T>>) -> Self {
+        Self { shared }
+    }
+
+    /// Reads a key from now on: [`subscribe_from`](Self::subscribe_from) with [`Start::Next`].
+    ///
+    /// At the limit of topics, or after a shutdown, the subscription ends at once.
+    #[must_use]
+    pub fn subscribe<Q>(&self, key: &Q) -> Subscription<K, T>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.subscribe_from(key, Start::Next)
+    }
+
+    /// As [`subscribe`](Self::subscribe), for keys that are not the owned form of anything, like `Arc<str>`.
+    #[must_use]
+    pub fn subscribe_owned(&self, key: K) -> Subscription<K, T> {
+        self.subscribe_owned_from(key, Start::Next)
+    }
+
+    /// Reads a key from where `start` says.
+    ///
+    /// ```
+    /// use keywake::{Received, Start};
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let first = hub.subscribe("key");
+    /// let position = first.position();
+    /// publisher.publish("key", 10);
+    /// drop(first);
+    /// // The topic went with its last reader, and the event with it: that is told.
+    /// let mut again = hub.subscribe_from("key", Start::After(position));
+    /// let Ok(Received::Gap(gap)) = again.try_recv() else { panic!("a gap") };
+    /// assert_eq!((gap.from, gap.to), (0, 1));
+    /// ```
+    #[must_use]
+    pub fn subscribe_from<Q>(&self, key: &Q, start: Start) -> Subscription<K, T>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.subscribe_as(Borrowed(key, PhantomData), self.shared.hash(key), start)
+    }
+
+    /// As [`subscribe_from`](Self::subscribe_from), for keys that are not the owned form of anything.
+    #[must_use]
+    pub fn subscribe_owned_from(&self, key: K, start: Start) -> Subscription<K, T> {
+        let hash = self.shared.hash(&key);
+        self.subscribe_as(Owned(key), hash, start)
+    }
+
+    fn subscribe_as(&self, key: impl AsKey<K>, hash: u64, start: Start) -> Subscription<K, T> {
+        // First: what is completed now is in the topic, or is noted before the floor is read.
+        let completed = self.shared.progress.completed();
+        let topic = match self.join(key, hash) {
+            Ok(topic) => topic,
+            Err((closed, reason)) => {
+                let came = if let Start::After(position) = start {
+                    position
+                } else {
+                    Position::new(self.shared.config.epoch, completed)
+                };
+                return Subscription::refused(Arc::clone(&self.shared), Reader::at(closed, 0, 0, true), came, reason);
+            }
+        };
+        if self.shared.config.limits.has_age() {
+            self.expire(&topic, self.shared.stamp());
+        }
+        let (reader, gap) = self.begin(topic, start, completed);
+        Subscription::new(Arc::clone(&self.shared), reader, gap)
+    }
+
+    /// Becomes a reader of the key's topic, which is made if need be. `Err` is a topic that ends at once.
+    fn join(&self, key: impl AsKey<K>, hash: u64) -> Result<Arc<Topic<K, T>>, (Arc<Topic<K, T>>, CloseReason)> {
+        let index = self.shared.registry.shard_of(hash);
+        let shard = self.shared.registry.shard(index);
+        let mut state = shard.lock();
+        if let Some(topic) = state.find_living(hash, |other| key.is(other)) {
+            let topic = Arc::clone(topic);
+            let wakers = if topic.desk.join() == 0 { state.arrived(Some(hash)) } else { Vec::new() };
+            drop(state);
+            self.wake(wakers);
+            return Ok(topic);
+        }
+        drop(state);
+        // The key's clone, and the allocation, come outside of the lock.
+        let topic = Arc::new(Topic::new(hash, key.to_key()));
+        let mut state = shard.lock();
+        let (joined, reason) = if let Some(reason) = state.shutdown() {
+            (Err(topic), reason.clone())
+        } else if let Some(other) = state.find_living(hash, |other| key.is(other)) {
+            (Ok(Arc::clone(other)), CloseReason::Shutdown)
+        } else {
+            let made = self.shared.registry.insert(index, &mut state, topic, false, |other| key.is(other));
+            (made, CloseReason::TopicLimit)
+        };
+        let mut wakers = Vec::new();
+        if let Ok(topic) = &joined
+            && topic.desk.join() == 0
+        {
+            wakers = state.arrived(Some(hash));
+        }
+        drop(state);
+        self.wake(wakers);
+        joined.map_err(|unused| {
+            drop(unused);
+            let closed = Arc::new(Topic::closed(hash, key.to_key(), reason.clone()));
+            // It leaves like any other reader.
+            closed.desk.join();
+            (closed, reason)
+        })
+    }
+
+    fn wake(&self, wakers: Vec<std::task::Waker>) {
+        if !wakers.is_empty() {
+            self.shared.settle(Later { wakers, ..Later::default() });
+        }
+    }
+
+    /// A reader that begins where `start` says, and what it is to be told first. `completed` was read before the topic was joined.
+    fn begin(&self, topic: Arc<Topic<K, T>>, start: Start, completed: u64) -> (TopicReader<K, T>, Option<Untold>) {
+        match start {
+            Start::Next => (Self::begin_now(topic, completed), None),
+            Start::Oldest => (Reader::oldest(topic), None),
+            Start::Latest => (Reader::latest(topic), None),
+            Start::After(position) if position.epoch() != self.shared.config.epoch => {
+                let reader = Reader::oldest(topic);
+                let gap = Gap { from: 0, to: reader.seq(), missed: None, cause: GapCause::OtherEpoch };
+                (reader, Some(Untold { gap, came: position }))
+            }
+            Start::After(position) if self.is_ahead(position) => {
+                let reader = Self::begin_now(topic, completed);
+                let gap = Gap { from: reader.seq(), to: reader.seq(), missed: None, cause: GapCause::Ahead };
+                (reader, Some(Untold { gap, came: position }))
+            }
+            Start::After(position) => {
+                let (reader, lost) = Reader::after(topic, position.seq());
+                (reader, lost.map(|lost| Untold { gap: self.shared.gap(lost), came: position }))
+            }
+        }
+    }
+
+    fn begin_now(topic: Arc<Topic<K, T>>, completed: u64) -> TopicReader<K, T> {
+        let next = topic.chain.word.observe().count();
+        // What was completed before we looked at the count is below it. An event that is noted as unread while we come, and then
+        // appended after all, may be above it, and is not for us.
+        let floor = topic.chain.floor();
+        Reader::at(topic, next, completed.max(floor), floor <= completed)
+    }
+
+    fn is_ahead(&self, position: Position) -> bool {
+        self.shared.config.numbering == Numbering::Own && self.shared.is_ahead(position.seq())
+    }
+
+    fn expire(&self, topic: &Topic<K, T>, now: u64) {
+        let mut later = Later::default();
+        topic.chain.expire(&self.shared.config.limits, now, &self.shared.account, &mut later.garbage);
+        self.shared.settle(later);
+    }
+
+    /// A snapshot of a key, and then what follows it: nothing twice, nothing missing.
+    ///
+    /// The subscription is registered first. Then `take` is run, outside of every lock; of several who want a snapshot of one key at
+    /// once, one runs its `take` and all share the result (if it is cancelled, another one's is run). `take` gives the items and the
+    /// position that they reflect: it reads [`Hub::position`] *before* it reads the state, or the state tells its own. The
+    /// subscription yields the items as events (with seq 0), [`Received::SnapshotEnd`](crate::Received::SnapshotEnd), and every event
+    /// after that position, with a gap between where retention was faster.
+    ///
+    /// # Errors
+    /// What `take` failed with, for all who shared its run.
+    ///
+    /// # Cancel safety
+    /// Dropping the future unsubscribes, and hands a run that it leads over to another one who waits.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
+    /// # fn block_on<F: Future>(f: F) -> F::Output {
+    /// #     match pin!(f).poll(&mut Context::from_waker(Waker::noop())) { Poll::Ready(r) => r, Poll::Pending => panic!("not ready") }
+    /// # }
+    /// # block_on(async {
+    /// use keywake::Received;
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let state = [1, 2, 3];
+    /// let mut reader = hub
+    ///     .subscribe_with_snapshot("key", || async {
+    ///         let position = hub.position();
+    ///         Ok::<_, std::io::Error>((state, position))
+    ///     })
+    ///     .await?;
+    /// publisher.publish("key", 4);
+    /// let mut got = Vec::new();
+    /// while let Ok(received) = reader.try_recv() {
+    ///     match received {
+    ///         Received::Event(event) => got.push(*event),
+    ///         Received::SnapshotEnd(position) => assert_eq!(position.seq(), 0),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// assert_eq!(got, [1, 2, 3, 4]);
+    /// # Ok::<_, keywake::SnapshotFailed>(()) }).unwrap();
+    /// ```
+    pub async fn subscribe_with_snapshot<Q, F, Fut, I, E>(&self, key: &Q, take: F) -> Result<Subscription<K, T>, SnapshotFailed>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<(I, Position), E>>,
+        I: IntoIterator<Item = T>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let mut subscription = self.subscribe(key);
+        let topic = Arc::as_ptr(subscription.topic()).addr();
+        let mut take = Some(take);
+        let taken = loop {
+            match self.shared.flights.enter(topic) {
+                Role::Join(flight) => match Landing::new(flight).await {
+                    Some(outcome) => break outcome?,
+                    None => continue,
+                },
+                Role::Lead(leader) => {
+                    let Some(take) = take.take() else { unreachable!("leading ends the loop") };
+                    let outcome = match take().await {
+                        Ok((items, position)) => {
+                            let items = Event::snapshot(items, &self.shared.account).into();
+                            Ok(Taken { items, position })
+                        }
+                        Err(error) => Err(SnapshotFailed::new(error.into())),
+                    };
+                    leader.finish(outcome.clone());
+                    break outcome?;
+                }
+            }
+        };
+        let completed = self.shared.progress.completed();
+        let (reader, gap) = self.begin(Arc::clone(subscription.topic()), Start::After(taken.position), completed);
+        subscription.follow_snapshot(taken.items, taken.position, reader, gap);
+        Ok(subscription)
+    }
+
+    /// Closes a key: its readers receive what is buffered, and then [`Closed`] with this reason. The next publish or subscribe makes a
+    /// new topic. False: the key had none.
+    ///
+    /// # Panics
+    /// If a woken waker panics, when all others have been woken.
+    pub fn close<Q>(&self, key: &Q, reason: CloseReason) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.shared.hash(key);
+        let mut later = Later::default();
+        let shard = self.shared.registry.shard(self.shared.registry.shard_of(hash));
+        let mut state = shard.lock();
+        let topic = state.find_living(hash, |other| other.borrow() == key).cloned();
+        if let Some(topic) = &topic {
+            let ending = Ending { reason, seq: self.shared.progress.completed() };
+            self.shared.registry.remove(shard, &mut state, topic, Some(ending), &mut later);
+        }
+        drop(state);
+        self.shared.settle(later);
+        topic.is_some()
+    }
+
+    /// Closes the hub for good: every reader receives what is buffered, and then [`Closed`] with this reason. A publish then drops its
+    /// event, a subscription ends at once. The first reason stays.
+    ///
+    /// # Panics
+    /// If a woken waker panics, when all others have been woken.
+    pub fn shutdown(&self, reason: CloseReason) {
+        self.shared.shutdown(&reason);
+    }
+
+    /// Whether the hub was shut down.
+    #[must_use]
+    pub fn is_shutdown(&self) -> bool {
+        self.shared.is_shutdown().is_some()
+    }
+
+    /// Enforces [`Builder::retain_for`] and [`Builder::keep_idle`] on quiet keys, and frees what big topics left to be freed. Nobody
+    /// else does where nothing is published or subscribed: call it about every second. Passes over all topics.
+    ///
+    /// `now` is the caller's clock: a time to come expires what will have expired then.
+    ///
+    /// # Panics
+    /// If the drop of a payload does.
+    pub fn sweep(&self, now: Instant) {
+        let stamp = self.shared.stamp_of(now);
+        let registry = &self.shared.registry;
+        let mut first = Ok(());
+        for index in 0..registry.shard_count() {
+            let mut later = Later::default();
+            let shard = registry.shard(index);
+            if self.shared.config.limits.has_age() {
+                let topics: Vec<_> = shard.lock().living().cloned().collect();
+                for topic in topics {
+                    topic.chain.expire(&self.shared.config.limits, stamp, &self.shared.account, &mut later.garbage);
+                }
+            }
+            let mut state = shard.lock();
+            if self.shared.config.retain_unread {
+                let empty = |topic: &&Arc<Topic<K, T>>| topic.desk.readers() == 0 && topic.chain.retained() == 0;
+                let topics: Vec<_> = state.living().filter(empty).cloned().collect();
+                for topic in topics {
+                    registry.remove(shard, &mut state, &topic, None, &mut later);
+                }
+            }
+            registry.expire_idle(shard, &mut state, now, usize::MAX, &mut later);
+            drop(state);
+            first = first.and(self.shared.settle_quietly(later));
+        }
+        self.shared.free_lane();
+        go_on(first);
+    }
+
+    /// The position up to which everything published can be read.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.shared.position()
+    }
+
+    /// How many topics live: with readers, kept after them, or retained unread.
+    #[must_use]
+    pub fn topics(&self) -> usize {
+        self.shared.registry.topics()
+    }
+
+    /// How many subscriptions a key has.
+    #[must_use]
+    pub fn readers<Q>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.topic(key).map_or(0, |topic| topic.desk.readers())
+    }
+
+    /// The figures of the hub. Passes over all topics.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let Shared { registry, progress, account, tallies, gaps, .. } = &*self.shared;
+        let shards = (0..registry.shard_count()).map(|index| registry.shard(index));
+        let readers = shards.map(|shard| shard.lock().living().map(|topic| topic.desk.readers()).sum::<usize>()).sum();
+        Stats {
+            topics: registry.topics(),
+            readers,
+            tombstones: registry.tombstones(),
+            published: progress.published.get(),
+            unread: progress.unread.get(),
+            wakes: tallies.wakes.get(),
+            empty_wakes: tallies.empty.get(),
+            fan_outs: tallies.fan_outs.get(),
+            gaps: gaps.get(),
+            retained_bytes: account.retained_bytes(),
+            pinned_bytes: account.pinned_bytes(),
+        }
+    }
+
+    /// The figures of a key's topic; `None`: it has none.
+    #[must_use]
+    pub fn topic_stats<Q>(&self, key: &Q) -> Option<TopicStats>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.topic(key).map(|topic| topic_stats(&topic))
+    }
+
+    /// Calls `visit` for every living topic, outside of every lock. Topics that come or go meanwhile may be left out or not.
+    pub fn for_each_topic(&self, mut visit: impl FnMut(&K, &TopicStats)) {
+        for index in 0..self.shared.registry.shard_count() {
+            let topics: Vec<_> = self.shared.registry.shard(index).lock().living().cloned().collect();
+            for topic in topics {
+                visit(topic.key(), &topic_stats(&topic));
+            }
+        }
+    }
+
+    /// Waits until a key has a reader.
+    ///
+    /// # Errors
+    /// [`Closed`] if the hub is shut down.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub fn wait_for_reader<Q>(&self, key: &Q) -> impl Future<Output = Result<(), Closed>> + Send + use<K, T, Q>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        ReaderArrives { shared: Arc::clone(&self.shared), hash: self.shared.hash(key), key: key.to_owned(), id: None }
+    }
+
+    fn topic<Q>(&self, key: &Q) -> Option<Arc<Topic<K, T>>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.shared.hash(key);
+        let state = self.shared.registry.shard(self.shared.registry.shard_of(hash)).lock();
+        state.find_living(hash, |other| other.borrow() == key).cloned()
+    }
+}
+
+fn topic_stats<K, T>(topic: &Topic<K, T>) -> TopicStats {
+    TopicStats {
+        readers: topic.desk.readers(),
+        published: topic.chain.word.observe().count(),
+        retained_events: topic.chain.retained(),
+        last_seq: topic.chain.last_seq(),
+    }
+}
+
+/// The future of [`Hub::wait_for_reader`].
+struct ReaderArrives<K: Key, T: Send + Sync + 'static> {
+    shared: Arc<Shared<K, T>>,
+    hash: u64,
+    key: K,
+    id: Option<u64>,
+}
+
+impl<K: Key, T: Send + Sync + 'static> Unpin for ReaderArrives<K, T> {}
+
+impl<K: Key, T: Send + Sync + 'static> Future for ReaderArrives<K, T> {
+    type Output = Result<(), Closed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        // User code, so before the lock.
+        let waker = cx.waker().clone();
+        let mut state = this.shared.registry.shard(this.shared.registry.shard_of(this.hash)).lock();
+        if let Some(reason) = state.shutdown() {
+            return Poll::Ready(Err(Closed::new(reason.clone())));
+        }
+        if state.find_living(this.hash, |other| *other == this.key).is_some_and(|topic| topic.desk.readers() > 0) {
+            return Poll::Ready(Ok(()));
+        }
+        let old = state.arrivals().wait(&mut this.id, this.hash, waker);
+        drop(state);
+        // User code, so after the lock.
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> Drop for ReaderArrives<K, T> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let mut state = self.shared.registry.shard(self.shared.registry.shard_of(self.hash)).lock();
+            let old = state.arrivals().cancel(id);
+            drop(state);
+            drop(old);
+        }
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> Clone for Hub<K, T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> fmt::Debug for Hub<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("position", &self.position()).field("topics", &self.topics()).finish_non_exhaustive()
+    }
+}

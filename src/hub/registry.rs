@@ -1,0 +1,469 @@
+//! Which topics there are: shards of a map that publishing to a known key never touches, and what is remembered of the unread.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    task::Waker,
+    time::{Duration, Instant},
+};
+
+use hashbrown::HashTable;
+
+use super::topic::{Ending, Topic};
+use crate::{
+    CloseReason,
+    buffer::{chain::Garbage, word::Death},
+    few::Few,
+    sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Tally},
+};
+
+/// Shards, by hash: readers of other keys rarely meet on one.
+const SHARDS: usize = if cfg!(keywake_loom) { 1 } else { 256 };
+/// Counters of unread events, by hash: keys that share one may be told of a gap that was none.
+const STRIPES: usize = if cfg!(keywake_loom) { 1 } else { 4096 };
+/// A shard calls the writer by itself after this many dead topics that the writer still has in its index.
+const GRAVES: usize = 64;
+
+/// The registry of a hub.
+pub(crate) struct Registry<K, T> {
+    shards: Box<[Shard<K, T>]>,
+    /// Per stripe, what is known of events that nobody kept.
+    stripes: Box<[Stripe]>,
+    /// Everything up to this seq may be lost for any key: it is of a time before the hub, or the source said so.
+    source_floor: AtomicU64,
+    topics: Tally,
+    max_topics: u64,
+    /// Per shard.
+    max_tombstones: usize,
+    keep: Keep,
+}
+
+/// When a topic without readers goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    /// After this long.
+    pub(crate) idle: Duration,
+    /// Only when it holds nothing.
+    pub(crate) unread: bool,
+}
+
+/// Seqs of the newest events of its keys that nobody kept. Two words, so that the writer, who comes by with each such event, needs
+/// no read-modify-write.
+struct Stripe {
+    /// Noted by the writer, who alone stores.
+    noted: AtomicU64,
+    /// Handed on by topics and tombstones that went.
+    handed_on: AtomicU64,
+}
+
+pub(crate) struct Shard<K, T> {
+    /// Goes up when a topic is made, or when the writer should come by for another reason.
+    births: AtomicU32,
+    state: Mutex<ShardState<K, T>>,
+}
+
+pub(crate) struct ShardState<K, T> {
+    /// Living topics and tombstones, one per key.
+    table: HashTable<Arc<Topic<K, T>>>,
+    /// Topics that the writer has not taken into its index yet.
+    newborns: Vec<Arc<Topic<K, T>>>,
+    /// Dead topics that are of no more use in the writer's index.
+    graves: Vec<Arc<Topic<K, T>>>,
+    tombstones: VecDeque<Arc<Topic<K, T>>>,
+    /// Topics without readers, by when they became so.
+    idle: VecDeque<(Instant, Arc<Topic<K, T>>)>,
+    arrivals: Arrivals,
+    shutdown: Option<CloseReason>,
+}
+
+/// Tasks that wait for a key to have a reader.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    next_id: u64,
+    waiting: Vec<(u64, u64, Waker)>,
+}
+
+impl Arrivals {
+    /// Adds or renews a waiter; `waker` was cloned outside of the lock. A waker that is replaced comes back, to be dropped there.
+    pub(crate) fn wait(&mut self, id: &mut Option<u64>, hash: u64, waker: Waker) -> Option<Waker> {
+        if let Some(found) = id.and_then(|id| self.waiting.iter_mut().find(|waiting| waiting.0 == id)) {
+            return Some(std::mem::replace(&mut found.2, waker));
+        }
+        *id = Some(self.next_id);
+        self.waiting.push((self.next_id, hash, waker));
+        self.next_id += 1;
+        None
+    }
+
+    pub(crate) fn cancel(&mut self, id: u64) -> Option<Waker> {
+        let index = self.waiting.iter().position(|waiting| waiting.0 == id)?;
+        Some(self.waiting.swap_remove(index).2)
+    }
+
+    fn arrived(&mut self, hash: Option<u64>) -> Vec<Waker> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        self.waiting.extract_if(.., |waiting| hash.is_none_or(|hash| hash == waiting.1)).map(|waiting| waiting.2).collect()
+    }
+}
+
+/// What is to be done once no lock is held: drops and wakes are user code.
+pub(crate) struct Later<K, T> {
+    pub(crate) garbage: Garbage<T>,
+    /// To be torn down.
+    pub(crate) dead: Few<Arc<Topic<K, T>>>,
+    /// Closed: everybody who is parked there is to be woken.
+    pub(crate) closed: Few<Arc<Topic<K, T>>>,
+    /// Only to be dropped, with their keys.
+    pub(crate) topics: Few<Arc<Topic<K, T>>>,
+    pub(crate) wakers: Vec<Waker>,
+}
+
+impl<K, T> Default for Later<K, T> {
+    fn default() -> Self {
+        Self {
+            garbage: Garbage::default(),
+            dead: Few::default(),
+            closed: Few::default(),
+            topics: Few::default(),
+            wakers: Vec::new(),
+        }
+    }
+}
+
+/// What the writer finds when it comes by.
+pub(crate) struct News<K, T> {
+    pub(crate) newborns: Vec<Arc<Topic<K, T>>>,
+    pub(crate) graves: Vec<Arc<Topic<K, T>>>,
+}
+
+impl<K, T> Registry<K, T> {
+    pub(crate) fn new(max_topics: usize, max_tombstones: usize, keep: Keep, start_seq: u64) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::new()).collect(),
+            stripes: (0..STRIPES).map(|_| Stripe { noted: AtomicU64::new(0), handed_on: AtomicU64::new(0) }).collect(),
+            source_floor: AtomicU64::new(start_seq),
+            topics: Tally::new(0),
+            max_topics: max_topics as u64,
+            max_tombstones: max_tombstones.div_ceil(SHARDS),
+            keep,
+        }
+    }
+
+    /// How many topics live.
+    pub(crate) fn topics(&self) -> usize {
+        usize::try_from(self.topics.get()).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The shard of a hash. Not the bits that the tables use, nor those of the writer's index.
+    #[inline]
+    pub(crate) fn shard_of(&self, hash: u64) -> usize {
+        usize::try_from(hash >> 24).unwrap_or(0) % SHARDS
+    }
+
+    #[inline]
+    pub(crate) fn shard(&self, index: usize) -> &Shard<K, T> {
+        &self.shards[index]
+    }
+
+    fn stripe(&self, hash: u64) -> &Stripe {
+        &self.stripes[usize::try_from(hash >> 12).unwrap_or(0) % STRIPES]
+    }
+
+    /// The writer notes an event that nobody keeps, before it asks whether a topic was born (H2).
+    #[inline]
+    pub(crate) fn note_unread(&self, hash: u64, seq: u64) {
+        // Relaxed: the writer's next step, on `births`, releases it; only the writer stores, and its seqs rise.
+        self.stripe(hash).noted.store(seq, Ordering::Relaxed);
+    }
+
+    /// What a topic or tombstone held, or knew of, is remembered by the stripe (shard locked).
+    fn hand_on(&self, hash: u64, seq: u64) {
+        // Relaxed: read with the same shard locked.
+        self.stripe(hash).handed_on.fetch_max(seq, Ordering::Relaxed);
+    }
+
+    /// The source lost everything up to `seq`, of any key. As `note_unread` for all keys.
+    pub(crate) fn note_source_loss(&self, seq: u64) {
+        // Relaxed: as `note_unread`.
+        self.source_floor.store(seq, Ordering::Relaxed);
+    }
+
+    fn unread_floor(&self, hash: u64) -> u64 {
+        // Relaxed: read after a step on `births` that acquires; what the writer noted before its own step there is visible.
+        let noted = self.stripe(hash).noted.load(Ordering::Relaxed);
+        // Relaxed: changed with this shard locked, as far as it matters to this key.
+        let handed_on = self.stripe(hash).handed_on.load(Ordering::Relaxed);
+        noted.max(handed_on).max(self.source_floor())
+    }
+
+    fn source_floor(&self) -> u64 {
+        // Relaxed: as `unread_floor`.
+        self.source_floor.load(Ordering::Relaxed)
+    }
+
+    /// Adds a topic (shard locked). `Err` gives it back: there are too many. `by_writer`: the writer makes it, and knows it.
+    pub(crate) fn insert(
+        &self,
+        shard: usize,
+        state: &mut ShardState<K, T>,
+        topic: Arc<Topic<K, T>>,
+        by_writer: bool,
+        eq: impl Fn(&K) -> bool,
+    ) -> Result<Arc<Topic<K, T>>, Arc<Topic<K, T>>> {
+        if self.topics.add(1) >= self.max_topics {
+            self.topics.sub(1);
+            return Err(topic);
+        }
+        let hash = topic.hash();
+        if !by_writer {
+            // AcqRel (pairs with `births`): H2: either the writer's step comes later and it finds the newborn (it takes the lock that
+            // we hold), or it came before, and the floor read below covers its event.
+            self.shards[shard].births.fetch_add(1, Ordering::AcqRel);
+        }
+        let found = state.table.find_entry(hash, |other| other.hash() == hash && eq(other.key()));
+        let floor = match found {
+            Ok(mut entry) => {
+                // A tombstone: exact, if it still is one.
+                let floor = entry.get().unkept.fold();
+                let old = std::mem::replace(entry.get_mut(), Arc::clone(&topic));
+                if old.desk.newborn().is_none() {
+                    state.graves.push(old);
+                }
+                floor.map_or_else(|| self.unread_floor(hash), |floor| floor.max(self.source_floor()))
+            }
+            Err(_) => {
+                state.table.insert_unique(hash, Arc::clone(&topic), |topic| topic.hash());
+                self.unread_floor(hash)
+            }
+        };
+        topic.chain.be_born_at(floor);
+        if !by_writer {
+            topic.desk.set_newborn(Some(state.newborns.len()));
+            state.newborns.push(Arc::clone(&topic));
+        }
+        Ok(topic)
+    }
+
+    /// A reader leaves. `None`: nothing is to be done later.
+    pub(crate) fn leave(&self, topic: &Arc<Topic<K, T>>) -> Option<Later<K, T>> {
+        let now = (!self.keep.idle.is_zero()).then(Instant::now);
+        let shard = self.shard(self.shard_of(topic.hash()));
+        let mut state = shard.lock();
+        let is_last = topic.desk.leave() == 0;
+        if !is_last && now.is_none() {
+            return None;
+        }
+        let mut later = Later::default();
+        if is_last {
+            if topic.is_dead() {
+                if topic.chain.vacate() {
+                    later.dead.push(Arc::clone(topic));
+                }
+            } else if let Some(now) = now {
+                if topic.desk.queue() {
+                    state.idle.push_back((now, Arc::clone(topic)));
+                }
+            } else if !self.keep.unread || topic.chain.retained() == 0 {
+                self.remove(shard, &mut state, topic, None, &mut later);
+            }
+        }
+        if let Some(now) = now {
+            self.expire_idle(shard, &mut state, now, 2, &mut later);
+        }
+        Some(later)
+    }
+
+    /// Takes a living topic out (shard locked); `closing` for a close.
+    pub(crate) fn remove(
+        &self,
+        shard: &Shard<K, T>,
+        state: &mut ShardState<K, T>,
+        topic: &Arc<Topic<K, T>>,
+        closing: Option<Ending>,
+        later: &mut Later<K, T>,
+    ) {
+        let is_vacant = topic.desk.readers() == 0;
+        let death = match (closing, is_vacant) {
+            (None, _) => Death::Vacant,
+            (Some(ending), _) => {
+                topic.set_ending(ending);
+                if is_vacant { Death::ClosedVacant } else { Death::Closed }
+            }
+        };
+        let to_tear_down = topic.chain.retire(death);
+        self.topics.sub(1);
+        // H2: what a new topic of the key will not hold: all that this one held, and what it did not hold itself.
+        let floor = topic.chain.last_seq();
+        let is_tombstone = topic.desk.newborn().is_none() && self.max_tombstones > 0;
+        if is_tombstone {
+            topic.unkept.note(floor);
+            state.tombstones.push_back(Arc::clone(topic));
+            self.limit_tombstones(shard, state, later);
+        } else {
+            topic.unkept.fold();
+            self.hand_on(topic.hash(), floor);
+            Self::unlink(state, topic);
+            Self::bury(shard, state, topic);
+        }
+        if death != Death::Vacant {
+            later.closed.push(Arc::clone(topic));
+        }
+        if to_tear_down {
+            later.dead.push(Arc::clone(topic));
+        }
+    }
+
+    fn limit_tombstones(&self, shard: &Shard<K, T>, state: &mut ShardState<K, T>, later: &mut Later<K, T>) {
+        while state.tombstones.len() > self.max_tombstones {
+            let Some(oldest) = state.tombstones.pop_front() else { return };
+            // A key that came back has folded it, and replaced it in the table.
+            if let Some(seq) = oldest.unkept.fold() {
+                self.hand_on(oldest.hash(), seq);
+                Self::unlink(state, &oldest);
+                Self::bury(shard, state, &oldest);
+            }
+            later.topics.push(oldest);
+        }
+    }
+
+    /// Takes a dead topic out of the table. The caller has a reference, so that no key is dropped here.
+    fn unlink(state: &mut ShardState<K, T>, topic: &Arc<Topic<K, T>>) {
+        if let Ok(entry) = state.table.find_entry(topic.hash(), |other| Arc::ptr_eq(other, topic)) {
+            drop(entry.remove());
+        }
+    }
+
+    /// Gets a dead topic out of the writer's way: out of the newborns, or onto the list of what its index may forget. The caller has a
+    /// reference, so that no key is dropped here.
+    fn bury(shard: &Shard<K, T>, state: &mut ShardState<K, T>, topic: &Arc<Topic<K, T>>) {
+        let Some(index) = topic.desk.newborn() else {
+            state.graves.push(Arc::clone(topic));
+            if state.graves.len() % GRAVES == 0 {
+                // AcqRel (pairs with `births`): only to make the writer come by.
+                shard.births.fetch_add(1, Ordering::AcqRel);
+            }
+            return;
+        };
+        drop(state.newborns.swap_remove(index));
+        topic.desk.set_newborn(None);
+        if let Some(moved) = state.newborns.get(index) {
+            moved.desk.set_newborn(Some(index));
+        }
+    }
+
+    /// Removes topics that have been idle for too long, `limit` at most.
+    pub(crate) fn expire_idle(
+        &self,
+        shard: &Shard<K, T>,
+        state: &mut ShardState<K, T>,
+        now: Instant,
+        limit: usize,
+        later: &mut Later<K, T>,
+    ) {
+        for _ in 0..limit {
+            let due = state.idle.front().is_some_and(|(since, _)| now.saturating_duration_since(*since) >= self.keep.idle);
+            if !due {
+                return;
+            }
+            let Some((_, topic)) = state.idle.pop_front() else { return };
+            let touched = topic.desk.unqueue();
+            if topic.is_dead() || topic.desk.readers() > 0 {
+                later.topics.push(topic);
+            } else if touched || self.keep.unread && topic.chain.retained() > 0 {
+                topic.desk.queue();
+                state.idle.push_back((now, topic));
+            } else {
+                self.remove(shard, state, &topic, None, later);
+                later.topics.push(topic);
+            }
+        }
+    }
+
+    /// How many topics are remembered exactly.
+    pub(crate) fn tombstones(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().tombstones.iter().filter(|topic| !topic.unkept.is_folded()).count()).sum()
+    }
+}
+
+impl<K, T> Shard<K, T> {
+    fn new() -> Self {
+        Self {
+            births: AtomicU32::new(0),
+            state: Mutex::new(ShardState {
+                table: HashTable::new(),
+                newborns: Vec::new(),
+                graves: Vec::new(),
+                tombstones: VecDeque::new(),
+                idle: VecDeque::new(),
+                arrivals: Arrivals::default(),
+                shutdown: None,
+            }),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ShardState<K, T>> {
+        self.state.lock()
+    }
+
+    /// How often the writer was to come by. A read-modify-write, which the writer's note of an unread event must precede.
+    #[inline]
+    pub(crate) fn births(&self) -> u32 {
+        // AcqRel (pairs with `insert`): H2; a load, or a weaker one, could be passed by a birth that does not see our note.
+        self.births.fetch_add(0, Ordering::AcqRel)
+    }
+}
+
+impl<K, T> ShardState<K, T> {
+    /// The topic or tombstone of a key.
+    pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<&Arc<Topic<K, T>>> {
+        self.table.find(hash, |topic| topic.hash() == hash && eq(topic.key()))
+    }
+
+    /// The living topic of a key.
+    pub(crate) fn find_living(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<&Arc<Topic<K, T>>> {
+        self.find(hash, eq).filter(|topic| !topic.is_dead())
+    }
+
+    /// All living topics.
+    pub(crate) fn living(&self) -> impl Iterator<Item = &Arc<Topic<K, T>>> {
+        self.table.iter().filter(|topic| !topic.is_dead())
+    }
+
+    pub(crate) fn shutdown(&self) -> Option<&CloseReason> {
+        self.shutdown.as_ref()
+    }
+
+    pub(crate) fn set_shutdown(&mut self, reason: CloseReason) {
+        self.shutdown = Some(reason);
+    }
+
+    pub(crate) fn arrivals(&mut self) -> &mut Arrivals {
+        &mut self.arrivals
+    }
+
+    /// Wakers of those who wait for a reader of this key; of all, without one.
+    pub(crate) fn arrived(&mut self, hash: Option<u64>) -> Vec<Waker> {
+        self.arrivals.arrived(hash)
+    }
+
+    /// All that the writer should know; the newborns are not newborn any more.
+    pub(crate) fn take_news(&mut self) -> News<K, T> {
+        let newborns = std::mem::take(&mut self.newborns);
+        for topic in &newborns {
+            topic.desk.set_newborn(None);
+        }
+        News { newborns, graves: std::mem::take(&mut self.graves) }
+    }
+}
+
+impl<K, T> fmt::Debug for Registry<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("topics", &self.topics()).finish_non_exhaustive()
+    }
+}

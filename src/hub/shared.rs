@@ -1,0 +1,357 @@
+//! What the handles of one hub share.
+
+use std::{
+    any::Any,
+    borrow::Borrow,
+    fmt,
+    hash::{BuildHasher, Hash},
+    marker::PhantomData,
+    panic,
+    time::{Duration, Instant},
+};
+
+use super::{
+    registry::{Keep, Later, Registry},
+    snapshot::Flights,
+    topic::{Ending, Topic},
+};
+use crate::{
+    CloseReason, Gap, GapCause, Key, OnLastPublisher, Position,
+    buffer::{BlockRef, account::Account, limits::Limits, reader::Lost},
+    sync::{Arc, AtomicU64, Mutex, Ordering, Tally},
+};
+
+/// Blocks that the last reader of a topic frees by itself; what is longer is left to others, one block at a time.
+const FREE_AT_ONCE: usize = 64;
+
+/// What a user gives to tell how much an event weighs.
+pub(crate) type Weigher<T> = Box<dyn Fn(&T) -> usize + Send + Sync>;
+
+/// Whose numbers the events carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    Own,
+    Source,
+}
+
+/// A hub's settings, as built.
+pub(crate) struct Config<T> {
+    pub(crate) limits: Limits,
+    pub(crate) weigher: Option<Weigher<T>>,
+    pub(crate) total_bytes: Option<u64>,
+    pub(crate) retain_unread: bool,
+    pub(crate) keep_idle: Duration,
+    pub(crate) max_topics: usize,
+    pub(crate) max_tombstones: usize,
+    pub(crate) on_last_publisher: OnLastPublisher,
+    pub(crate) epoch: u64,
+    pub(crate) start_seq: u64,
+    pub(crate) numbering: Numbering,
+}
+
+/// How far the one sequence has come. The writer alone stores.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Every event up to this seq can be read, and those that wait for it have been marked to be woken.
+    completed: AtomicU64,
+    /// Every event that anybody can have read is up to this seq.
+    issued: AtomicU64,
+    pub(crate) published: Tally,
+    pub(crate) unread: Tally,
+}
+
+impl Progress {
+    #[inline]
+    pub(crate) fn completed(&self) -> u64 {
+        // Acquire (pairs with `complete`): the events up to it are in their topics, and noted where they are not.
+        self.completed.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn complete(&self, seq: u64) {
+        // Release (pairs with `completed`): see there.
+        self.completed.store(seq, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn issue(&self, seq: u64) {
+        // Relaxed: the append of the event releases it.
+        self.issued.store(seq, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn issued(&self) -> u64 {
+        // Relaxed: whoever holds the position of an event has acquired the count that covers it.
+        self.issued.load(Ordering::Relaxed)
+    }
+}
+
+/// What fan-outs did.
+#[derive(Debug, Default)]
+pub(crate) struct WakeTallies {
+    pub(crate) fan_outs: Tally,
+    pub(crate) wakes: Tally,
+    pub(crate) empty: Tally,
+}
+
+/// See the module.
+pub(crate) struct Shared<K, T> {
+    pub(crate) config: Config<T>,
+    pub(crate) registry: Registry<K, T>,
+    pub(crate) progress: Progress,
+    pub(crate) account: Arc<Account>,
+    pub(crate) tallies: WakeTallies,
+    pub(crate) gaps: Tally,
+    /// Chains of blocks to be freed bit by bit, and how many.
+    lane: Mutex<Vec<BlockRef<T>>>,
+    lane_length: Tally,
+    pub(crate) flights: Flights<T>,
+    /// Ranges that the source lost, by their ends; the newest few.
+    losses: Mutex<Vec<(u64, u64, GapCause)>>,
+    hasher: foldhash::fast::RandomState,
+    started: Instant,
+}
+
+/// Losses whose ranges are remembered; of older ones a reader is told a range that begins at its own position.
+const LOSSES: usize = 1024;
+
+impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
+    pub(crate) fn new(config: Config<T>) -> Self {
+        let keep = Keep { idle: config.keep_idle, unread: config.retain_unread };
+        Self {
+            registry: Registry::new(config.max_topics, config.max_tombstones, keep, config.start_seq),
+            progress: Progress {
+                completed: AtomicU64::new(config.start_seq),
+                issued: AtomicU64::new(config.start_seq),
+                published: Tally::new(0),
+                unread: Tally::new(0),
+            },
+            account: Arc::new(Account::new(config.epoch)),
+            tallies: WakeTallies::default(),
+            gaps: Tally::new(0),
+            lane: Mutex::new(Vec::new()),
+            lane_length: Tally::new(0),
+            flights: Flights::default(),
+            losses: Mutex::new(Vec::new()),
+            hasher: hasher(),
+            started: Instant::now(),
+            config,
+        }
+    }
+
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64
+    where
+        K: Borrow<Q>,
+    {
+        self.hasher.hash_one(key)
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position::new(self.config.epoch, self.progress.completed())
+    }
+
+    /// Whether nobody can have got this seq from this hub.
+    pub(crate) fn is_ahead(&self, seq: u64) -> bool {
+        seq > self.progress.issued().max(self.progress.completed())
+    }
+
+    /// Nanoseconds since the hub was made, for ages; 0 where no age is kept, and then no clock is read.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        if self.config.limits.has_age() { self.stamp_of(Instant::now()) } else { 0 }
+    }
+
+    pub(crate) fn stamp_of(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Wakes those who are parked at a topic.
+    pub(crate) fn fan_out(&self, topic: &Topic<K, T>) -> Result<(), Panic> {
+        let woken = topic.slots.fan_out(&topic.chain.word);
+        self.tallies.fan_outs.add(1);
+        self.tallies.wakes.add(woken.wakes);
+        if woken.empty > 0 {
+            self.tallies.empty.add(woken.empty);
+        }
+        woken.panic.map_or(Ok(()), Err)
+    }
+
+    /// Does what was put off until no lock is held: tears down, drops, wakes. The first panic of user code goes on when all is done.
+    pub(crate) fn settle(&self, later: Later<K, T>) {
+        go_on(self.settle_quietly(later));
+    }
+
+    /// The same; the first panic comes back, for who has more to do.
+    pub(crate) fn settle_quietly(&self, later: Later<K, T>) -> Result<(), Panic> {
+        let Later { mut garbage, dead, closed, topics, wakers } = later;
+        let mut first = Ok(());
+        for topic in closed {
+            first = first.and(self.fan_out(&topic));
+        }
+        for waker in wakers {
+            first = first.and(panic::catch_unwind(panic::AssertUnwindSafe(|| waker.wake())));
+        }
+        for topic in dead {
+            topic.chain.tear_down(&self.account, &mut garbage);
+        }
+        for block in garbage {
+            first = first.and(panic::catch_unwind(panic::AssertUnwindSafe(|| self.free(block))));
+        }
+        // The drop of a key is user code, too.
+        first.and(panic::catch_unwind(panic::AssertUnwindSafe(|| drop(topics))))
+    }
+
+    /// Frees the beginning of a chain, and leaves a long rest to the lane.
+    fn free(&self, block: BlockRef<T>) {
+        if let Some(rest) = block.take_apart(FREE_AT_ONCE) {
+            self.lane.lock().push(rest);
+            self.lane_length.add(1);
+        }
+    }
+
+    /// Takes one block out of the lane, if there is one: to be dropped by the caller.
+    #[inline]
+    pub(crate) fn free_one_block(&self) {
+        if self.lane_length.get() != 0 {
+            self.free_from_lane(1);
+        }
+    }
+
+    /// Frees everything in the lane.
+    pub(crate) fn free_lane(&self) {
+        while self.lane_length.get() != 0 {
+            self.free_from_lane(usize::MAX);
+        }
+    }
+
+    #[cold]
+    fn free_from_lane(&self, blocks: usize) {
+        let Some(block) = self.lane.lock().pop() else { return };
+        self.lane_length.sub(1);
+        if let Some(rest) = block.take_apart(blocks) {
+            self.lane.lock().push(rest);
+            self.lane_length.add(1);
+        }
+    }
+
+    /// Remembers a range that the source lost.
+    pub(crate) fn note_loss(&self, first: u64, last: u64, cause: GapCause) {
+        let mut losses = self.losses.lock();
+        if losses.len() == LOSSES {
+            losses.remove(0);
+        }
+        losses.push((first, last, cause));
+    }
+
+    /// What a reader is told of a loss.
+    pub(crate) fn gap(&self, lost: Lost) -> Gap {
+        let Lost { from, to, missed, held } = lost;
+        let cause = if held { GapCause::Retention } else { GapCause::Unread };
+        // What the source lost takes the place of an event, and is none.
+        let losses = self.losses.lock();
+        let is_exact = losses.len() < LOSSES && !losses.iter().any(|loss| from < loss.1 && loss.1 <= to);
+        Gap { from, to, missed: missed.filter(|_| is_exact), cause }
+    }
+
+    /// What is known of the loss that ended with this seq: its first seq and its cause.
+    pub(crate) fn loss(&self, last: u64) -> Option<(u64, GapCause)> {
+        let losses = self.losses.lock();
+        let index = losses.binary_search_by_key(&last, |loss| loss.1).ok()?;
+        Some((losses[index].0, losses[index].2))
+    }
+
+    /// Closes every topic, and the hub.
+    pub(crate) fn shutdown(&self, reason: &CloseReason) {
+        let mut first = Ok(());
+        for index in 0..self.registry.shard_count() {
+            let mut later = Later::default();
+            let shard = self.registry.shard(index);
+            let mut state = shard.lock();
+            if state.shutdown().is_none() {
+                state.set_shutdown(reason.clone());
+            }
+            let topics: Vec<_> = state.living().cloned().collect();
+            for topic in &topics {
+                let ending = Ending { reason: reason.clone(), seq: self.progress.completed() };
+                self.registry.remove(shard, &mut state, topic, Some(ending), &mut later);
+            }
+            later.wakers = state.arrived(None);
+            drop(state);
+            drop(topics);
+            // A panicking waker must not keep the news from the keys of the other shards.
+            first = first.and(self.settle_quietly(later));
+        }
+        go_on(first);
+    }
+
+    pub(crate) fn is_shutdown(&self) -> Option<CloseReason> {
+        // The last one: then all are.
+        let last = self.registry.shard_count() - 1;
+        self.registry.shard(last).lock().shutdown().cloned()
+    }
+}
+
+/// The payload of a panic of user code.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// Lets a panic that was held back go on.
+pub(crate) fn go_on(result: Result<(), Panic>) {
+    // A panic on the way out of a panic would abort the process.
+    if let Err(payload) = result
+        && !std::thread::panicking()
+    {
+        panic::resume_unwind(payload);
+    }
+}
+
+/// Seeded per hub. Models need every run alike.
+fn hasher() -> foldhash::fast::RandomState {
+    #[cfg(keywake_loom)]
+    return foldhash::fast::RandomState::default();
+    #[cfg(not(keywake_loom))]
+    foldhash::fast::RandomState::default()
+}
+
+/// A key as the caller has it.
+pub(crate) trait AsKey<K> {
+    fn is(&self, key: &K) -> bool;
+    fn to_key(&self) -> K;
+}
+
+/// A borrowed form, cloned only when a topic is made.
+pub(crate) struct Borrowed<'a, K, Q: ?Sized>(pub(crate) &'a Q, pub(crate) PhantomData<fn() -> K>);
+
+impl<K, Q> AsKey<K> for Borrowed<'_, K, Q>
+where
+    K: Borrow<Q>,
+    Q: Eq + ToOwned<Owned = K> + ?Sized,
+{
+    #[inline]
+    fn is(&self, key: &K) -> bool {
+        key.borrow() == self.0
+    }
+
+    fn to_key(&self) -> K {
+        self.0.to_owned()
+    }
+}
+
+/// The key itself.
+pub(crate) struct Owned<K>(pub(crate) K);
+
+impl<K: Eq + Clone> AsKey<K> for Owned<K> {
+    #[inline]
+    fn is(&self, key: &K) -> bool {
+        *key == self.0
+    }
+
+    fn to_key(&self) -> K {
+        self.0.clone()
+    }
+}
+
+impl<K, T> fmt::Debug for Shared<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("registry", &self.registry).field("progress", &self.progress).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,43 @@
+//! Figures of a hub and of a topic.
+
+/// Figures of a hub. Each is exact in itself; together they are not of one instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Living topics.
+    pub topics: usize,
+    /// Subscriptions, of living topics.
+    pub readers: usize,
+    /// Topics that are gone and remembered exactly.
+    pub tombstones: usize,
+    /// Events published.
+    pub published: u64,
+    /// Of these, the ones that nobody kept.
+    pub unread: u64,
+    /// Wakes given to parked readers.
+    pub wakes: u64,
+    /// Wakes given to a reader that had already seen everything: must stay 0.
+    pub empty_wakes: u64,
+    /// Passes over the parked readers of a key.
+    pub fan_outs: u64,
+    /// Gaps told.
+    pub gaps: u64,
+    /// Bytes of blocks and weighed events that readers can reach.
+    pub retained_bytes: u64,
+    /// Bytes out of reach that somebody still holds (a sleeping reader, an event), or that wait to be freed.
+    pub pinned_bytes: u64,
+}
+
+/// Figures of one living topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicStats {
+    /// Its subscriptions.
+    pub readers: usize,
+    /// Events appended to it since it was made.
+    pub published: u64,
+    /// Events that a new reader could still get.
+    pub retained_events: u64,
+    /// Seq of its newest event; where it has none yet, of the last of its key that is not kept, as far as known.
+    pub last_seq: u64,
+}

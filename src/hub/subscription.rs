@@ -1,0 +1,586 @@
+//! One reader of one key.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Wake, Waker},
+    time::{Duration, Instant},
+};
+
+use super::{shared::Shared, topic::Topic};
+use crate::{
+    CloseReason, Closed, Event, Gap, GapCause, Key, Position, Received, ReceivedRef, RecvTimeoutError, TryRecvError,
+    buffer::reader::{Reader, Step},
+    sync::{Arc, PlainArc},
+    wake::SlotId,
+};
+
+/// One reader of one key; from [`Hub::subscribe`](crate::Hub::subscribe) and its kin. Dropping it unsubscribes.
+///
+/// All ways to read may be mixed: [`recv`](Self::recv) and the other futures, [`recv_blocking`](Self::recv_blocking) for threads,
+/// [`try_recv`](Self::try_recv), and `Stream`. A loss is a value ([`Received::Gap`]) and not an end; only [`Closed`] is one.
+///
+/// ```
+/// use keywake::{Received, Start};
+/// let (mut publisher, hub) = keywake::hub::<String, &str>();
+/// let mut reader = hub.subscribe("sea");
+/// publisher.publish("sea", "wave");
+/// match reader.recv_blocking() {
+///     Ok(Received::Event(event)) => assert_eq!(*event, "wave"),
+///     Ok(Received::Gap(gap)) => println!("lost {gap:?}"),
+///     Ok(_) => {}
+///     Err(closed) => println!("{closed}"),
+/// }
+/// ```
+pub struct Subscription<K: Key, T: Send + Sync + 'static> {
+    shared: Arc<Shared<K, T>>,
+    /// `tag` holds its `Parking`, `run` its results in a row.
+    reader: Reader<Arc<Topic<K, T>>, T>,
+    /// What most subscriptions do not have.
+    extra: Option<Box<Extra<T>>>,
+}
+
+/// What is told before the topic is read, and at the end.
+struct Extra<T> {
+    gap: Option<Untold>,
+    snapshot: Option<Snapshot<T>>,
+    closed: Option<Closed>,
+    /// The position with which a subscription that was refused had come.
+    refused_at: Option<Position>,
+}
+
+/// A gap that is still to be told, and the position with which the reader came: until it is told, coming back means coming with that.
+pub(crate) struct Untold {
+    pub(crate) gap: Gap,
+    pub(crate) came: Position,
+}
+
+impl<T> Extra<T> {
+    /// The position, while something that comes before the topic's events is still to be told.
+    fn position(&self, epoch: u64) -> Option<Position> {
+        // Nobody resumes in the middle of a snapshot.
+        let unfinished = self.snapshot.as_ref().map(|_| Position::new(epoch, 0));
+        unfinished.or(self.refused_at).or_else(|| self.gap.as_ref().map(|untold| untold.came))
+    }
+}
+
+impl<T> Default for Extra<T> {
+    fn default() -> Self {
+        Self { gap: None, snapshot: None, closed: None, refused_at: None }
+    }
+}
+
+struct Snapshot<T> {
+    items: PlainArc<[Event<T>]>,
+    next: usize,
+    end: Position,
+    /// What lies between the snapshot's end and the first event to follow, if that is a loss.
+    gap: Option<Untold>,
+}
+
+/// Results in a row after which a reader lets others run once.
+const RUN: u8 = 128;
+
+/// A reader's slot, if it has one, and whether it is known to be parked there.
+#[derive(Clone, Copy)]
+struct Parking(u32);
+
+impl Parking {
+    const PARKED: u32 = 1 << 31;
+    /// The slot was parked in before.
+    const USED: u32 = 1 << 30;
+    const NONE: u32 = Self::USED - 1;
+
+    fn slot(self) -> Option<SlotId> {
+        let number = self.0 & Self::NONE;
+        (number != Self::NONE).then(|| SlotId::from_number(number))
+    }
+
+    fn is_parked(self) -> bool {
+        self.0 & Self::PARKED != 0
+    }
+}
+
+/// A step with what it needs of the snapshot.
+enum Found {
+    Step,
+    SnapshotItem(usize),
+    SnapshotEnd(Position),
+    Gap(Gap),
+}
+
+impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
+    pub(crate) fn new(shared: Arc<Shared<K, T>>, mut reader: Reader<Arc<Topic<K, T>>, T>, gap: Option<Untold>) -> Self {
+        reader.tag = Parking::NONE;
+        let extra = gap.map(|gap| Box::new(Extra { gap: Some(gap), ..Extra::default() }));
+        Self { shared, reader, extra }
+    }
+
+    /// A subscription that ends at once.
+    pub(crate) fn refused(
+        shared: Arc<Shared<K, T>>,
+        reader: Reader<Arc<Topic<K, T>>, T>,
+        came: Position,
+        reason: CloseReason,
+    ) -> Self {
+        let mut refused = Self::new(shared, reader, None);
+        refused.extra = Some(Box::new(Extra { closed: Some(Closed::new(reason)), refused_at: Some(came), ..Extra::default() }));
+        refused
+    }
+
+    pub(crate) fn topic(&self) -> &Arc<Topic<K, T>> {
+        self.reader.home()
+    }
+
+    /// Puts a snapshot before what follows it.
+    pub(crate) fn follow_snapshot(
+        &mut self,
+        items: PlainArc<[Event<T>]>,
+        end: Position,
+        reader: Reader<Arc<Topic<K, T>>, T>,
+        gap: Option<Untold>,
+    ) {
+        let tag = std::mem::replace(&mut self.reader, reader).tag;
+        self.reader.tag = tag;
+        self.extra = Some(Box::new(Extra { snapshot: Some(Snapshot { items, next: 0, end, gap }), ..Extra::default() }));
+    }
+
+    /// Receives the next thing, waiting for it.
+    ///
+    /// # Errors
+    /// [`Closed`], for good, once the key or the hub is closed and what was buffered has been received.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if the future is dropped: the place in the buffer moves only when it is ready.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
+    /// # fn block_on<F: Future>(f: F) -> F::Output {
+    /// #     match pin!(f).poll(&mut Context::from_waker(Waker::noop())) { Poll::Ready(r) => r, Poll::Pending => panic!("not ready") }
+    /// # }
+    /// # block_on(async {
+    /// let (mut publisher, hub) = keywake::hub::<u8, &str>();
+    /// let mut reader = hub.subscribe(&7);
+    /// publisher.publish(&7, "hello");
+    /// let Ok(keywake::Received::Event(event)) = reader.recv().await else { panic!("an event") };
+    /// assert_eq!(*event, "hello");
+    /// # });
+    /// ```
+    pub fn recv(&mut self) -> Recv<'_, K, T> {
+        Recv { subscription: self }
+    }
+
+    /// As [`recv`](Self::recv), in the form of a poll. The waker of the last call is the one that is woken.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received<T>, Closed>> {
+        self.poll_found(cx).map(|found| found.map(|found| self.own(found)))
+    }
+
+    /// Receives the next thing if it is there.
+    ///
+    /// # Errors
+    /// [`TryRecvError::Empty`] if it is not, [`TryRecvError::Closed`] if nothing will come.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<Received<T>, TryRecvError> {
+        match self.find() {
+            Some(Ok(found)) => Ok(self.own(found)),
+            Some(Err(closed)) => Err(TryRecvError::Closed(closed)),
+            None => Err(TryRecvError::Empty),
+        }
+    }
+
+    /// As [`try_recv`](Self::try_recv), without a reference count: the event is lent until the next call.
+    ///
+    /// # Errors
+    /// As [`try_recv`](Self::try_recv).
+    #[inline]
+    pub fn try_recv_ref(&mut self) -> Result<ReceivedRef<'_, T>, TryRecvError> {
+        match self.find() {
+            Some(Ok(found)) => Ok(self.lend(found)),
+            Some(Err(closed)) => Err(TryRecvError::Closed(closed)),
+            None => Err(TryRecvError::Empty),
+        }
+    }
+
+    /// As [`recv`](Self::recv), without a reference count: the event is lent until the next call.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Cancel safety
+    /// As [`recv`](Self::recv).
+    pub async fn recv_ref(&mut self) -> Result<ReceivedRef<'_, T>, Closed> {
+        let found = Finding { subscription: self }.await?;
+        Ok(self.lend(found))
+    }
+
+    /// Waits for at least one thing, then takes what is there, up to `max`; appends to `buffer`. The answer is how many were
+    /// appended; 0 only for a `max` of 0, at once.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv); nothing was appended then.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if the future is dropped.
+    pub async fn recv_many(&mut self, buffer: &mut Vec<Received<T>>, max: usize) -> Result<usize, Closed> {
+        if max == 0 {
+            return Ok(0);
+        }
+        let found = Finding { subscription: self }.await?;
+        buffer.push(self.own(found));
+        let mut received = 1;
+        while received < max {
+            // An end is told by the next call.
+            let Some(Ok(found)) = self.find() else { break };
+            buffer.push(self.own(found));
+            received += 1;
+        }
+        Ok(received)
+    }
+
+    /// As [`recv`](Self::recv), blocking the thread. Not for the threads of an executor.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_blocking(&mut self) -> Result<Received<T>, Closed> {
+        let found = match self.block_until(None)? {
+            Some(found) => found,
+            None => unreachable!("without a deadline there is no time-out"),
+        };
+        Ok(self.own(found))
+    }
+
+    /// As [`recv_blocking`](Self::recv_blocking), for at most this long. A `timeout` beyond what the clock can hold is for ever.
+    ///
+    /// # Errors
+    /// [`RecvTimeoutError::Timeout`] if nothing came, [`RecvTimeoutError::Closed`] as [`recv`](Self::recv).
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Received<T>, RecvTimeoutError> {
+        match self.block_until(Instant::now().checked_add(timeout)) {
+            Ok(Some(found)) => Ok(self.own(found)),
+            Ok(None) => Err(RecvTimeoutError::Timeout),
+            Err(closed) => Err(RecvTimeoutError::Closed(closed)),
+        }
+    }
+
+    /// The highest position up to which this reader provably missed nothing: of the last event received or loss told while more is
+    /// unread, the hub's published position once all is read. It moves without events, so that a quiet reader does not carry an old
+    /// number; [`Start::After`](crate::Start::After) it is exact. While a gap that the subscription began with is still to be received, it
+    /// is the position that it began with; until the end of a snapshot was received, it is before everything.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        // First: what is appended later than this may be unread, and is not covered.
+        let completed = self.shared.progress.completed();
+        let state = self.topic().chain.word.observe();
+        let reads_all = self.reader.next() >= state.count();
+        let epoch = self.shared.config.epoch;
+        if let Some(position) = self.extra.as_ref().and_then(|extra| extra.position(epoch)) {
+            return position;
+        }
+        let seq = if !reads_all {
+            self.reader.seq()
+        } else if state.is_dead() {
+            // What the hub published later, this key's reader may have missed.
+            self.topic().ending().map_or(0, |ending| ending.seq).max(self.reader.seq())
+        } else {
+            completed.max(self.reader.seq())
+        };
+        Position::new(epoch, seq)
+    }
+
+    /// How many retained events of the key this reader has not received. Takes no lock. A loss told by a source counts as one.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        self.reader.lag()
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.topic().key()
+    }
+
+    /// Why it ended, once it did: after `Err(Closed)`, or `None` of the stream.
+    #[must_use]
+    pub fn close_reason(&self) -> Option<&CloseReason> {
+        self.extra.as_ref()?.closed.as_ref().map(Closed::reason)
+    }
+
+    /// The next thing; `None`: nothing now.
+    #[inline]
+    fn find(&mut self) -> Option<Result<Found, Closed>> {
+        if self.extra.is_some()
+            && let Some(found) = self.find_extra()
+        {
+            return Some(found);
+        }
+        match self.reader.advance() {
+            Step::Event => Some(Ok(Found::Step)),
+            Step::Empty => None,
+            step => Some(self.find_slow(step)),
+        }
+    }
+
+    #[cold]
+    fn find_slow(&mut self, step: Step) -> Result<Found, Closed> {
+        let gap = match step {
+            Step::Lost(lost) => self.shared.gap(lost),
+            Step::Mark { from, to } => {
+                let (first, cause) = self.shared.loss(to).unwrap_or((0, GapCause::Source));
+                Gap { from: from.max(first.saturating_sub(1)), to, missed: None, cause }
+            }
+            Step::Closed => {
+                let reason = self.topic().ending().map_or(CloseReason::Shutdown, |ending| ending.reason.clone());
+                return Err(self.end(reason));
+            }
+            Step::Event | Step::Empty => return Ok(Found::Step),
+        };
+        self.shared.gaps.add(1);
+        Ok(Found::Gap(gap))
+    }
+
+    fn end(&mut self, reason: CloseReason) -> Closed {
+        let closed = Closed::new(reason);
+        self.extra.get_or_insert_default().closed = Some(closed.clone());
+        closed
+    }
+
+    #[cold]
+    fn find_extra(&mut self) -> Option<Result<Found, Closed>> {
+        let extra = self.extra.as_mut()?;
+        if let Some(closed) = &extra.closed {
+            return Some(Err(closed.clone()));
+        }
+        if let Some(snapshot) = &mut extra.snapshot {
+            if snapshot.next < snapshot.items.len() {
+                snapshot.next += 1;
+                return Some(Ok(Found::SnapshotItem(snapshot.next - 1)));
+            }
+            let end = snapshot.end;
+            extra.gap = snapshot.gap.take();
+            extra.snapshot = None;
+            if extra.gap.is_none() {
+                self.extra = None;
+            }
+            return Some(Ok(Found::SnapshotEnd(end)));
+        }
+        let gap = extra.gap.take();
+        self.extra = None;
+        let Untold { gap, .. } = gap?;
+        self.shared.gaps.add(1);
+        Some(Ok(Found::Gap(gap)))
+    }
+
+    #[inline]
+    fn own(&mut self, found: Found) -> Received<T> {
+        match found {
+            Found::Step => match self.reader.own() {
+                Some(event) => Received::Event(event),
+                None => unreachable!("a step that found an event stands at it"),
+            },
+            Found::SnapshotItem(index) => Received::Event(self.snapshot_item(index).clone()),
+            Found::SnapshotEnd(end) => Received::SnapshotEnd(end),
+            Found::Gap(gap) => Received::Gap(gap),
+        }
+    }
+
+    #[inline]
+    fn lend(&self, found: Found) -> ReceivedRef<'_, T> {
+        match found {
+            Found::Step => match self.reader.lend() {
+                Some(event) => ReceivedRef::Event(event),
+                None => unreachable!("a step that found an event stands at it"),
+            },
+            Found::SnapshotItem(index) => ReceivedRef::Event(self.snapshot_item(index).lend()),
+            Found::SnapshotEnd(end) => ReceivedRef::SnapshotEnd(end),
+            Found::Gap(gap) => ReceivedRef::Gap(gap),
+        }
+    }
+
+    fn snapshot_item(&self, index: usize) -> &Event<T> {
+        match self.extra.as_ref().and_then(|extra| extra.snapshot.as_ref()) {
+            Some(snapshot) => &snapshot.items[index],
+            None => unreachable!("a snapshot stays until its end is told"),
+        }
+    }
+
+    fn poll_found(&mut self, cx: &mut Context<'_>) -> Poll<Result<Found, Closed>> {
+        // A reader that always finds something must let the others of its thread run.
+        #[cfg(feature = "tokio")]
+        let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+        #[cfg(not(feature = "tokio"))]
+        if self.reader.run >= RUN {
+            self.reader.run = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        loop {
+            if let Some(found) = self.find() {
+                #[cfg(feature = "tokio")]
+                budget.made_progress();
+                self.reader.run = self.reader.run.wrapping_add(1);
+                return Poll::Ready(found);
+            }
+            if self.park(cx.waker()) {
+                self.reader.run = 0;
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Parks, having read all. False: something came.
+    fn park(&mut self, waker: &Waker) -> bool {
+        let parking = Parking(self.reader.tag);
+        let slot = parking.slot().unwrap_or_else(|| self.topic().slots.take_slot());
+        // Before anything of the user's runs: whatever it does, the slot is ours to give back.
+        self.reader.tag = slot.number() | Parking::USED | Parking::PARKED;
+        let is_first = parking.0 & Parking::USED == 0 || parking.slot().is_none();
+        let topic = self.reader.home();
+        let is_parked = topic.slots.park(slot, is_first, &topic.chain.word, self.reader.next(), waker);
+        if !is_parked {
+            self.reader.tag &= !Parking::PARKED;
+        }
+        is_parked
+    }
+
+    /// Takes the waker back, if it is still there.
+    fn unpark(&mut self) {
+        let parking = Parking(self.reader.tag);
+        if !parking.is_parked() {
+            return;
+        }
+        self.reader.tag &= !Parking::PARKED;
+        if let Some(slot) = parking.slot() {
+            self.topic().slots.unpark(slot);
+        }
+    }
+
+    /// Blocks; `None` at the deadline.
+    fn block_until(&mut self, deadline: Option<Instant>) -> Result<Option<Found>, Closed> {
+        if let Some(found) = self.find() {
+            return found.map(Some);
+        }
+        let waker = Waker::from(PlainArc::new(Unpark(std::thread::current())));
+        loop {
+            if let Some(found) = self.find() {
+                self.unpark();
+                return found.map(Some);
+            }
+            if !self.park(&waker) {
+                continue;
+            }
+            match deadline {
+                None => std::thread::park(),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        self.unpark();
+                        // What came since the last look is received, and not timed out.
+                        return self.find().transpose();
+                    }
+                    std::thread::park_timeout(left);
+                }
+            }
+        }
+    }
+}
+
+/// Wakes a blocked thread.
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: PlainArc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> Drop for Subscription<K, T> {
+    fn drop(&mut self) {
+        self.unpark();
+        self.reader.leave();
+        let topic = self.reader.home();
+        if let Some(slot) = Parking(self.reader.tag).slot() {
+            topic.slots.return_slot(slot);
+        }
+        if let Some(later) = self.shared.registry.leave(topic) {
+            self.shared.settle(later);
+        }
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> futures_core::Stream for Subscription<K, T> {
+    type Item = Received<T>;
+
+    /// Ends when the key or the hub is closed; [`Subscription::close_reason`] says why.
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Received<T>>> {
+        self.poll_recv(cx).map(Result::ok)
+    }
+}
+
+// Nothing points into it.
+impl<K: Key, T: Send + Sync + 'static> Unpin for Subscription<K, T> {}
+
+/// The future of [`Subscription::recv`].
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Recv<'a, K: Key, T: Send + Sync + 'static> {
+    subscription: &'a mut Subscription<K, T>,
+}
+
+impl<K: Key, T: Send + Sync + 'static> Future for Recv<'_, K, T> {
+    type Output = Result<Received<T>, Closed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.subscription.poll_recv(cx)
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> Drop for Recv<'_, K, T> {
+    fn drop(&mut self) {
+        // A cancelled wait leaves no waker behind.
+        self.subscription.unpark();
+    }
+}
+
+/// The common part of the other futures.
+struct Finding<'a, K: Key, T: Send + Sync + 'static> {
+    subscription: &'a mut Subscription<K, T>,
+}
+
+impl<K: Key, T: Send + Sync + 'static> Future for Finding<'_, K, T> {
+    type Output = Result<Found, Closed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.subscription.poll_found(cx)
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> Drop for Finding<'_, K, T> {
+    fn drop(&mut self) {
+        // A cancelled wait leaves no waker behind.
+        self.subscription.unpark();
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> fmt::Debug for Subscription<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("position", &self.position()).field("lag", &self.lag()).finish_non_exhaustive()
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> fmt::Debug for Recv<'_, K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recv").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Extra<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extra")
+            .field("gap", &self.gap.as_ref().map(|untold| untold.gap))
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,438 @@
+//! The one writer's work: numbering, its private index of topics, appending.
+
+use std::{collections::VecDeque, fmt};
+
+use hashbrown::{HashTable, hash_table::Entry};
+
+use super::{
+    registry::{Later, News},
+    shared::{AsKey, Owned, Shared, go_on},
+    topic::Topic,
+};
+use crate::{
+    CloseReason, GapCause, Key, OnLastPublisher, Position, Published, SeqError,
+    buffer::chain::{Appended, Garbage, Incoming},
+    few::Few,
+    sync::Arc,
+};
+
+/// Tables of the index: one that grows holds up a publish for a sixty-fourth of the time.
+const TABLES: usize = if cfg!(keywake_loom) { 1 } else { 64 };
+
+/// The writer. What it returns in `After` is to be settled when its user has let go of whatever lock it is behind.
+pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
+    shared: Arc<Shared<K, T>>,
+    /// Every topic that an event was appended to, and some that are dead.
+    index: Box<[HashTable<Arc<Topic<K, T>>>]>,
+    /// Per shard, the births that were looked into.
+    seen: Box<[u32]>,
+    /// The seq given last.
+    seq: u64,
+    budget: Option<Budget<K, T>>,
+    /// Made and taken rarely, so it is not made anew with every publish.
+    after: After<K, T>,
+}
+
+/// What the writer leaves to be done outside of its lock.
+pub(crate) struct After<K, T> {
+    wake: Few<Arc<Topic<K, T>>>,
+    garbage: Garbage<T>,
+    /// Topics to be dropped, with their keys.
+    topics: Option<Box<Vec<Arc<Topic<K, T>>>>>,
+}
+
+impl<K, T> Default for After<K, T> {
+    fn default() -> Self {
+        Self { wake: Few::default(), garbage: Garbage::default(), topics: None }
+    }
+}
+
+impl<K, T> After<K, T> {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.wake.is_empty() && self.garbage.is_empty() && self.topics.is_none()
+    }
+
+    /// Marks a topic to be woken, once.
+    fn wake(&mut self, topic: &Arc<Topic<K, T>>) {
+        // A batch compares with the last few only: another fan-out finds nobody parked, and is cheap.
+        if !self.wake.has_lately(8, |other| Arc::ptr_eq(other, topic)) {
+            self.wake.push(Arc::clone(topic));
+        }
+    }
+
+    fn drop_later(&mut self, topic: Arc<Topic<K, T>>) {
+        self.topics.get_or_insert_default().push(topic);
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
+    pub(crate) fn new(shared: Arc<Shared<K, T>>) -> Self {
+        Self {
+            index: (0..TABLES).map(|_| HashTable::new()).collect(),
+            seen: vec![0; shared.registry.shard_count()].into(),
+            seq: shared.config.start_seq,
+            budget: shared.config.total_bytes.map(Budget::new),
+            after: After::default(),
+            shared,
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<K, T>> {
+        &self.shared
+    }
+
+    /// What is to be settled now, outside of every lock.
+    #[inline]
+    pub(crate) fn take_after(&mut self) -> Option<After<K, T>> {
+        (!self.after.is_empty()).then(|| std::mem::take(&mut self.after))
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position::new(self.shared.config.epoch, self.seq)
+    }
+
+    /// Publishes under the hub's next number. An event that nobody keeps comes back, to be dropped outside of the lock.
+    #[inline]
+    pub(crate) fn publish(&mut self, key: &impl AsKey<K>, hash: u64, event: T, weight: u64) -> (Published, Option<T>) {
+        let seq = self.next_seq();
+        self.publish_as(seq, key, hash, event, weight)
+    }
+
+    #[inline]
+    fn publish_as(&mut self, seq: u64, key: &impl AsKey<K>, hash: u64, event: T, weight: u64) -> (Published, Option<T>) {
+        self.shared.progress.issue(seq);
+        let (readers, unread) =
+            self.deliver(key, hash, seq, event, weight).map_or_else(|event| (0, event), |readers| (readers, None));
+        self.finish(seq, 1);
+        (Published { seq, readers }, unread)
+    }
+
+    /// Publishes several, each with its weight; the hub's position moves once. Keys, and events that nobody keeps, stay in `events`.
+    pub(crate) fn publish_batch(&mut self, events: &mut [Weighed<K, T>]) -> Published {
+        let mut readers = 0;
+        let number = events.len() as u64;
+        self.shared.progress.issue(self.seq.saturating_add(number).min(Position::MAX_SEQ));
+        for Weighed { key, hash, event, weight } in events {
+            let seq = self.next_seq();
+            let Some(taken) = event.take() else { continue };
+            match self.deliver(key, *hash, seq, taken, *weight) {
+                Ok(more) => readers += more,
+                Err(unread) => *event = unread,
+            }
+        }
+        self.finish(self.seq, number);
+        Published { seq: self.seq, readers }
+    }
+
+    /// Publishes under the source's number.
+    pub(crate) fn publish_at(
+        &mut self,
+        seq: u64,
+        key: &impl AsKey<K>,
+        hash: u64,
+        event: T,
+        weight: u64,
+    ) -> Result<(Published, Option<T>), (T, SeqError)> {
+        if let Err(error) = self.check(seq) {
+            return Err((event, error));
+        }
+        self.seq = seq;
+        Ok(self.publish_as(seq, key, hash, event, weight))
+    }
+
+    /// Moves the position without an event.
+    pub(crate) fn advance_to(&mut self, seq: u64) -> Result<(), SeqError> {
+        self.check(seq)?;
+        self.seq = seq;
+        self.shared.progress.issue(seq);
+        self.finish(seq, 0);
+        Ok(())
+    }
+
+    /// Tells every reader of every key that `first..=last` is lost.
+    pub(crate) fn lost(&mut self, first: u64, last: u64, cause: GapCause) -> Result<(), SeqError> {
+        self.check(first)?;
+        if last < first {
+            return Err(SeqError::NotRising { seq: last, last: first });
+        }
+        self.check(last)?;
+        self.seq = last;
+        self.shared.progress.issue(last);
+        self.shared.note_loss(first, last, cause);
+        // H2, for all keys: noted first, then the births of every shard looked into.
+        self.shared.registry.note_source_loss(last);
+        for shard in 0..self.seen.len() {
+            let births = self.shared.registry.shard(shard).births();
+            if births != self.seen[shard] {
+                self.look_into(shard, births);
+            }
+        }
+        let stamp = self.shared.stamp();
+        for topic in self.index.iter().flatten() {
+            let mark = Incoming { seq: last, event: None, weight: 0, stamp };
+            let Shared { config, account, .. } = &*self.shared;
+            if topic.chain.append(mark, &config.limits, account, &mut self.after.garbage).is_ok_and(|appended| appended.wake) {
+                // Many topics: no search for one that is there already.
+                self.after.wake.push(Arc::clone(topic));
+            }
+        }
+        self.finish(last, 0);
+        Ok(())
+    }
+
+    fn check(&self, seq: u64) -> Result<(), SeqError> {
+        if seq > Position::MAX_SEQ {
+            return Err(SeqError::TooLarge { seq });
+        }
+        if seq <= self.seq {
+            return Err(SeqError::NotRising { seq, last: self.seq });
+        }
+        Ok(())
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        // 2^63 events are 292 years at one a nanosecond; and `start_seq` was bounded when the hub was built.
+        assert!(self.seq < Position::MAX_SEQ, "the hub is out of sequence numbers");
+        self.seq += 1;
+        self.seq
+    }
+
+    fn finish(&self, seq: u64, events: u64) {
+        let progress = &self.shared.progress;
+        progress.complete(seq);
+        progress.published.set(progress.published.get() + events);
+    }
+
+    /// Appends to the key's topic, if it has one. `Err`: nobody keeps the event.
+    #[inline]
+    fn deliver(&mut self, key: &impl AsKey<K>, hash: u64, seq: u64, event: T, weight: u64) -> Result<usize, Option<T>> {
+        let stamp = self.shared.stamp();
+        match self.append(key, hash, Incoming { seq, event: Some(event), weight, stamp }) {
+            Ok(readers) => Ok(readers),
+            Err(refused) => self.deliver_unknown(key, hash, refused),
+        }
+    }
+
+    /// Appends to the topic that the index has.
+    #[inline]
+    fn append(&mut self, key: &impl AsKey<K>, hash: u64, incoming: Incoming<T>) -> Result<usize, Refused<T>> {
+        let table = &self.index[table_of(hash)];
+        let Some(topic) = table.find(hash, |topic| topic.hash() == hash && key.is(topic.key())) else {
+            return Err(Refused { incoming, is_dead: false });
+        };
+        let Shared { config, account, .. } = &*self.shared;
+        let appended = match topic.chain.append(incoming, &config.limits, account, &mut self.after.garbage) {
+            Ok(appended) => appended,
+            Err(incoming) => return Err(Refused { incoming, is_dead: true }),
+        };
+        if appended.wake {
+            self.after.wake(topic);
+        }
+        if let Some(budget) = &mut self.budget {
+            budget.enforce(topic, &appended, account, &mut self.after.garbage);
+        }
+        Ok(topic.desk.readers())
+    }
+
+    /// An event for a key that the index has no living topic of.
+    #[inline(never)]
+    fn deliver_unknown(&mut self, key: &impl AsKey<K>, hash: u64, mut refused: Refused<T>) -> Result<usize, Option<T>> {
+        let shard = self.shared.registry.shard_of(hash);
+        if self.shared.config.retain_unread {
+            match self.deliver_retained(key, hash, shard, refused) {
+                Ok(readers) => return Ok(readers),
+                // Somebody made a topic meanwhile, or closed ours, or there are too many: as if nothing were retained.
+                Err(back) => refused = back,
+            }
+        }
+        loop {
+            // H2: noted first, and then the births looked at.
+            let seq = refused.incoming.seq;
+            let is_noted = refused.is_dead && self.find(key, hash).is_some_and(|tombstone| tombstone.unkept.note(seq));
+            if !is_noted {
+                self.shared.registry.note_unread(hash, seq);
+            }
+            let births = self.shared.registry.shard(shard).births();
+            if births == self.seen[shard] {
+                let unread = &self.shared.progress.unread;
+                unread.set(unread.get() + 1);
+                return Err(refused.incoming.event);
+            }
+            self.look_into(shard, births);
+            match self.append(key, hash, refused.incoming) {
+                Ok(readers) => return Ok(readers),
+                Err(back) => refused = back,
+            }
+        }
+    }
+
+    /// Where events that nobody reads are kept: makes the topic.
+    #[cold]
+    fn deliver_retained(
+        &mut self,
+        key: &impl AsKey<K>,
+        hash: u64,
+        shard: usize,
+        refused: Refused<T>,
+    ) -> Result<usize, Refused<T>> {
+        let births = self.shared.registry.shard(shard).births();
+        self.look_into(shard, births);
+        let refused = match self.append(key, hash, refused.incoming) {
+            Ok(readers) => return Ok(readers),
+            Err(refused) => refused,
+        };
+        let topic = Arc::new(Topic::new(hash, key.to_key()));
+        let mut state = self.shared.registry.shard(shard).lock();
+        let is_free = state.shutdown().is_none() && state.find_living(hash, |other| key.is(other)).is_none();
+        let made =
+            if is_free { self.shared.registry.insert(shard, &mut state, topic, true, |other| key.is(other)) } else { Err(topic) };
+        drop(state);
+        match made {
+            Ok(topic) => {
+                self.adopt(topic);
+                self.append(key, hash, refused.incoming)
+            }
+            Err(topic) => {
+                self.after.drop_later(topic);
+                Err(refused)
+            }
+        }
+    }
+
+    fn find(&self, key: &impl AsKey<K>, hash: u64) -> Option<&Arc<Topic<K, T>>> {
+        self.index[table_of(hash)].find(hash, |topic| topic.hash() == hash && key.is(topic.key()))
+    }
+
+    /// Takes over what a shard has to tell. *All* its newborns: the births that are counted as seen are those of all of them.
+    fn look_into(&mut self, shard: usize, births: u32) {
+        self.seen[shard] = births;
+        let News { newborns, graves } = self.shared.registry.shard(shard).lock().take_news();
+        for topic in graves {
+            if let Ok(entry) = self.index[table_of(topic.hash())].find_entry(topic.hash(), |other| Arc::ptr_eq(other, &topic)) {
+                self.after.drop_later(entry.remove().0);
+            }
+            self.after.drop_later(topic);
+        }
+        for topic in newborns {
+            self.adopt(topic);
+        }
+    }
+
+    /// Takes a topic into the index, in place of a dead one of the same key.
+    fn adopt(&mut self, topic: Arc<Topic<K, T>>) {
+        let hash = topic.hash();
+        let is_same = |other: &Arc<Topic<K, T>>| other.hash() == hash && other.key() == topic.key();
+        let old = match self.index[table_of(hash)].entry(hash, is_same, |topic| topic.hash()) {
+            Entry::Occupied(mut entry) => Some(std::mem::replace(entry.get_mut(), topic)),
+            Entry::Vacant(entry) => {
+                entry.insert(topic);
+                None
+            }
+        };
+        if let Some(old) = old {
+            self.after.drop_later(old);
+        }
+    }
+
+    /// The writer goes, and the hub with it if so wished.
+    pub(crate) fn close(&self) {
+        if self.shared.config.on_last_publisher == OnLastPublisher::Close {
+            self.shared.shutdown(&CloseReason::PublisherDropped);
+        }
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> Drop for Writer<K, T> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Does what a publish left to be done: wakes first, then drops.
+#[cold]
+pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: After<K, T>) {
+    let After { wake, garbage, topics } = after;
+    let mut first = Ok(());
+    for topic in wake {
+        first = first.and(shared.fan_out(&topic));
+    }
+    drop(topics);
+    shared.settle(Later { garbage, ..Later::default() });
+    go_on(first);
+}
+
+/// An event that no topic took, and whether the index has a dead topic of its key.
+struct Refused<T> {
+    incoming: Incoming<T>,
+    is_dead: bool,
+}
+
+/// An event of a batch.
+pub(crate) struct Weighed<K, T> {
+    pub(crate) key: Owned<K>,
+    pub(crate) hash: u64,
+    /// Taken once it is in a topic.
+    pub(crate) event: Option<T>,
+    pub(crate) weight: u64,
+}
+
+#[inline]
+fn table_of(hash: u64) -> usize {
+    // Not the bits of the tables' own use (the lowest for the place, the top seven for the tag), nor all of the shard's.
+    usize::try_from(hash >> 40).unwrap_or(0) % TABLES
+}
+
+/// The byte budget over the whole hub: blocks in the order in which they were started.
+struct Budget<K, T> {
+    bytes: u64,
+    blocks: VecDeque<(Arc<Topic<K, T>>, u64)>,
+    /// Length at which entries of blocks that are gone are thrown out.
+    tidy_at: usize,
+}
+
+impl<K, T> Budget<K, T> {
+    fn new(bytes: u64) -> Self {
+        Self { bytes, blocks: VecDeque::new(), tidy_at: 128 }
+    }
+
+    fn enforce(
+        &mut self,
+        topic: &Arc<Topic<K, T>>,
+        appended: &Appended,
+        account: &crate::buffer::account::Account,
+        garbage: &mut Garbage<T>,
+    ) {
+        if appended.started {
+            self.blocks.push_back((Arc::clone(topic), appended.base));
+            if self.blocks.len() >= self.tidy_at {
+                self.tidy();
+            }
+        }
+        while account.retained_bytes() > self.bytes {
+            let Some((oldest, base)) = self.blocks.front() else { return };
+            if Arc::ptr_eq(oldest, topic) && *base == appended.base {
+                // The event that was just published is still to be read by those it is for.
+                return;
+            }
+            if oldest.chain.evict_block(*base, account, garbage).is_none() {
+                // A reader is just coming in there; the next publish goes on.
+                return;
+            }
+            self.blocks.pop_front();
+        }
+    }
+
+    /// Throws out entries of blocks that went for another reason: they would pile up behind an old block of a quiet key.
+    #[cold]
+    fn tidy(&mut self) {
+        self.blocks.retain(|(topic, base)| *base >= topic.chain.head() && !topic.is_dead());
+        self.tidy_at = 2 * self.blocks.len() + 128;
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> fmt::Debug for Writer<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("seq", &self.seq).finish_non_exhaustive()
+    }
+}

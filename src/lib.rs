@@ -1,0 +1,26 @@
+//! A keyed publish/subscribe event buffer whose subject is the cost of a wakeup.
+#![deny(unsafe_code)]
+
+#[expect(unsafe_code, reason = "blocks are one allocation each, shared without a lock; see the invariants in buffer/mod.rs")]
+mod buffer;
+mod few;
+#[expect(unsafe_code, reason = "one line: a topic's chain does not move")]
+mod hub;
+mod position;
+mod received;
+mod sync;
+#[expect(unsafe_code, reason = "wakers are handed over without a lock; see the invariants in wake/mod.rs")]
+mod wake;
+
+pub use buffer::{Event, EventRef};
+pub use hub::{
+    Builder, Hub, OnLastPublisher, PublishAtError, Publisher, Recv, SeqError, SharedPublisher, SnapshotFailed, SourcePublisher,
+    Start, Stats, Subscription, TopicStats, hub,
+};
+pub use position::{ParsePositionError, Position};
+pub use received::{CloseReason, Closed, Gap, GapCause, Published, Received, ReceivedRef, RecvTimeoutError, TryRecvError};
+
+/// What a key must be able to do; every type that can is one.
+pub trait Key: Eq + std::hash::Hash + Clone + Send + Sync + 'static {}
+
+impl<K: Eq + std::hash::Hash + Clone + Send + Sync + 'static> Key for K {}

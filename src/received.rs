@@ -1,0 +1,188 @@
+//! What a reader is told: events, losses, ends.
+
+use std::{borrow::Cow, fmt};
+
+use crate::{Event, EventRef, Position};
+
+/// What a publish did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The sequence number of the event; of the last one for a batch.
+    pub seq: u64,
+    /// How many subscriptions the key had when the event was appended; the sum over the events of a batch. 0 after a shutdown.
+    pub readers: usize,
+}
+
+/// One thing that a subscription yields.
+#[derive(Debug)]
+#[non_exhaustive]
+#[must_use]
+pub enum Received<T> {
+    /// A cursor without an event. A plain subscription does not wake for these; readers over many keys yield them.
+    Bookmark(Position),
+    /// An event of the key.
+    Event(Event<T>),
+    /// Events of the key may be lost; the subscription goes on behind the gap.
+    Gap(Gap),
+    /// All before this was the snapshot, which reflects this position; all after it follows live.
+    SnapshotEnd(Position),
+}
+
+/// [`Received`], lent: an event costs no reference count and lives until the next call on the subscription.
+#[derive(Debug)]
+#[non_exhaustive]
+#[must_use]
+pub enum ReceivedRef<'a, T> {
+    /// See [`Received::Bookmark`].
+    Bookmark(Position),
+    /// See [`Received::Event`].
+    Event(EventRef<'a, T>),
+    /// See [`Received::Gap`].
+    Gap(Gap),
+    /// See [`Received::SnapshotEnd`].
+    SnapshotEnd(Position),
+}
+
+/// A loss, told: events of this key with `from < seq <= to` may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "a gap means lost events: read the state anew, or count it"]
+pub struct Gap {
+    /// Nothing was lost up to and including this sequence number.
+    pub from: u64,
+    /// Nothing is lost after this sequence number.
+    pub to: u64,
+    /// How many events of this key are lost, where that is known exactly.
+    pub missed: Option<u64>,
+    /// Why.
+    pub cause: GapCause,
+}
+
+/// Why events are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GapCause {
+    /// The position lies beyond what this hub has numbered (own numbering); reading starts at now. `from == to`.
+    Ahead,
+    /// The reader asked for the newest event only.
+    Conflated,
+    /// The position is of another hub; what this hub retains of the key follows.
+    OtherEpoch,
+    /// Retention dropped the events before the reader took them.
+    Retention,
+    /// The source of the events lost them.
+    Source,
+    /// Events were published while nobody read the key, and were not kept.
+    Unread,
+}
+
+/// Why a subscription is over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The key was closed.
+    KeyClosed,
+    /// Another reason, in words.
+    Other(Cow<'static, str>),
+    /// The predicate of the subscription panicked.
+    PredicatePanicked,
+    /// The last publisher is gone.
+    PublisherDropped,
+    /// The hub was shut down.
+    Shutdown,
+    /// The reader was too slow and had asked to be closed then.
+    SlowReader,
+    /// The hub holds as many topics as it may.
+    TopicLimit,
+}
+
+impl CloseReason {
+    /// Whether coming back with the same position makes sense: here later, or at another instance.
+    #[must_use]
+    pub fn may_resume(&self) -> bool {
+        match self {
+            Self::PublisherDropped | Self::Shutdown | Self::SlowReader | Self::TopicLimit => true,
+            Self::KeyClosed | Self::Other(_) | Self::PredicatePanicked => false,
+        }
+    }
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::KeyClosed => "the key was closed",
+            Self::Other(reason) => reason,
+            Self::PredicatePanicked => "the predicate of the subscription panicked",
+            Self::PublisherDropped => "the last publisher is gone",
+            Self::Shutdown => "the hub was shut down",
+            Self::SlowReader => "the reader was too slow",
+            Self::TopicLimit => "the hub holds as many topics as it may",
+        })
+    }
+}
+
+/// The end of a subscription: nothing more will come, and what was buffered has been delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    reason: CloseReason,
+}
+
+impl Closed {
+    pub(crate) fn new(reason: CloseReason) -> Self {
+        Self { reason }
+    }
+
+    /// Why it ended.
+    #[must_use]
+    pub fn reason(&self) -> &CloseReason {
+        &self.reason
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the subscription is closed: {}", self.reason)
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// Why [`Subscription::try_recv`](crate::Subscription::try_recv) has nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TryRecvError {
+    /// The subscription is over.
+    Closed(Closed),
+    /// Nothing is unread now; more may come.
+    Empty,
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(closed) => closed.fmt(f),
+            Self::Empty => f.write_str("nothing to receive now"),
+        }
+    }
+}
+
+impl std::error::Error for TryRecvError {}
+
+/// Why [`Subscription::recv_timeout`](crate::Subscription::recv_timeout) has nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecvTimeoutError {
+    /// The subscription is over.
+    Closed(Closed),
+    /// Nothing came in time; more may come.
+    Timeout,
+}
+
+impl fmt::Display for RecvTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(closed) => closed.fmt(f),
+            Self::Timeout => f.write_str("nothing to receive in time"),
+        }
+    }
+}
+
+impl std::error::Error for RecvTimeoutError {}

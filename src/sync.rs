@@ -1,0 +1,117 @@
+//! The one door to atomics, locks, cells and reference counts: the real ones, or loom's under `cfg(keywake_loom)`.
+//!
+//! Everything that takes part in a protocol comes from here, so that the models in `loom_tests` see the very code that runs in
+//! production. Nothing else in the crate names `std::sync`, `std::cell::UnsafeCell`, `parking_lot` or `loom`.
+
+/// Shares a value whose sharing is no part of any protocol (an error, a thread's waker); it must be the real one, since it
+/// shows in the public interface or crosses into `std::task`.
+pub(crate) use std::sync::Arc as PlainArc;
+/// Holds a value that is set at most once, before the release that tells of it.
+pub(crate) use std::sync::OnceLock as PlainOnce;
+
+#[cfg(not(keywake_loom))]
+pub(crate) use real::*;
+#[cfg(not(keywake_loom))]
+mod real {
+    pub(crate) use std::sync::{
+        Arc,
+        atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    };
+
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+
+    /// `std::cell::UnsafeCell` with loom's interface.
+    #[derive(Debug, Default)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        /// Hands out a pointer for reading; what makes that sound is for the caller to say.
+        #[inline(always)]
+        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        /// Hands out a pointer for writing; what makes that sound is for the caller to say.
+        #[inline(always)]
+        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+    }
+}
+
+#[cfg(keywake_loom)]
+pub(crate) use model::*;
+#[cfg(keywake_loom)]
+mod model {
+    pub(crate) use loom::{
+        cell::UnsafeCell,
+        sync::{
+            Arc, MutexGuard,
+            atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        },
+    };
+
+    /// loom's mutex with parking_lot's interface: a panic in a model fails the model, so poison has nothing to tell.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+    }
+}
+
+pub(crate) use tally::Tally;
+mod tally {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A number that is read for its own sake: a statistic, a coarse stamp. No protocol rests on it, so it is the real atomic in
+    /// models too, where it would only multiply the interleavings.
+    #[derive(Debug, Default)]
+    pub(crate) struct Tally(AtomicU64);
+
+    impl Tally {
+        pub(crate) const fn new(value: u64) -> Self {
+            Self(AtomicU64::new(value))
+        }
+
+        #[inline]
+        pub(crate) fn get(&self) -> u64 {
+            // Relaxed: a tally orders nothing.
+            self.0.load(Ordering::Relaxed)
+        }
+
+        /// Adds; the answer is the value before.
+        #[inline]
+        pub(crate) fn add(&self, n: u64) -> u64 {
+            // Relaxed: additions of several threads all count; they order nothing.
+            self.0.fetch_add(n, Ordering::Relaxed)
+        }
+
+        #[inline]
+        pub(crate) fn sub(&self, n: u64) {
+            // Relaxed: as `add`.
+            self.0.fetch_sub(n, Ordering::Relaxed);
+        }
+
+        /// For a tally that one thread at a time changes: a plain store is cheaper than a read-modify-write.
+        #[inline]
+        pub(crate) fn set(&self, value: u64) {
+            // Relaxed: one thread at a time stores.
+            self.0.store(value, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Who waits on a key, and how they are woken.
+//!
+//! # What it means
+//! A reader that has read all parks its waker in a *slot* of the topic, which it keeps for life: no registration per wait, no lock.
+//! An append that finds PARKED in the topic's word is followed by a *fan-out*, which wakes exactly those that were parked before it
+//! and have not seen the count it saw.
+//!
+//! # Who may touch what, and when
+//! A slot has two bits in its row's word, P(arked) and H(eld).
+//! * **W1 Cells.** Neither P nor H: the cell is empty and the slot owner's. P: it holds a waker, and whoever takes P off by a
+//!   read-modify-write has it: the owner (to empty it), or a fan-out, which sets H in the same step. H: the fan-out and the owner
+//!   only read it, until the fan-out takes H off (or turns it back into P, the waker not taken out). A slot may change its owner at
+//!   any time: the new one meets the same bits.
+//! * **W2 Wakes.** Wakers are taken out of their cells, H is taken off for the whole row, and only then are they woken, without any
+//!   lock; one that panics does not keep the others from theirs.
+//! * **W3 Rows.** Rows, groups and segments are made when first needed, published by one exchange, and live as long as the topic.
+//! * **P1 Parking against publishing.** The reader sets P, then the summary, then PARKED, then looks at the count; the publisher
+//!   counts, then takes PARKED off, then the summary, then looks at P. All of these but the looks are read-modify-writes on the same
+//!   words in opposite order, so one of the two sees the other. A reader may leave out a read-modify-write on the summary or on
+//!   the word if it sees the bit set: then the fan-out that takes the bit off has yet to come to the reader's row, or has been there
+//!   before the reader, who then sees the new count.
+
+mod row;
+mod slots;
+
+pub(crate) use slots::{SlotId, Slots};
