@@ -1,0 +1,424 @@
+//! One subscription and what it is owed.
+
+use std::{
+    collections::VecDeque,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use keywake::{CloseReason, Closed, Event, Gap, GapCause, Position, Received, ReceivedRef, Subscription, TryRecvError};
+
+use crate::{
+    case::{Settings, Way},
+    ledger::Payload,
+    log::{Due, Log},
+};
+
+/// A waker that counts.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(AtomicUsize);
+
+impl Alarm {
+    fn count(&self) -> usize {
+        // Relaxed: one thread.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        // Relaxed: one thread.
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What the next step may do to a parked reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    May,
+    Must,
+    MustNot,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parked {
+    /// Nothing is known.
+    Unknown,
+    /// The waker is parked, at this count.
+    Waiting(usize),
+    /// Woken, or cancelled: not one wake more.
+    Quiet(usize),
+}
+
+/// The gap that must come before everything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    Anything,
+    Gap(GapCause),
+}
+
+/// The items that must come before everything else.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) items: VecDeque<usize>,
+    pub(crate) position: Position,
+}
+
+/// What a reader got, without its lifetime.
+#[derive(Debug)]
+enum Got {
+    Event { seq: u64, position: Position, value: usize },
+    Gap(Gap),
+    SnapshotEnd(Position),
+}
+
+/// The outcome of one look.
+#[derive(Debug)]
+enum Look {
+    Closed(Closed),
+    Empty,
+    Got(Vec<(Got, Option<Event<Payload>>)>),
+    /// The reader has had so much in a row that it lets others go first.
+    Yielded,
+}
+
+pub(crate) struct Reader {
+    sub: Subscription<String, Payload>,
+    pub(crate) key: usize,
+    /// The topic holds no event up to here: it was not yet there.
+    pub(crate) born: u64,
+    /// Nothing up to here is owed any more: delivered, told as lost, or not asked for.
+    told: u64,
+    /// The last number delivered or told.
+    received: u64,
+    first: First,
+    snapshot: Option<Snapshot>,
+    /// What is numbered above this is no longer for this reader, which ends for this reason.
+    pub(crate) end: Option<(u64, CloseReason)>,
+    /// Whether the topic counts it.
+    pub(crate) counted: bool,
+    /// It ended as soon as it was made.
+    refused: bool,
+    /// Started beyond the hub: events up to there pass by.
+    ahead: bool,
+    finished: bool,
+    alarm: Arc<Alarm>,
+    parked: Parked,
+}
+
+impl Reader {
+    pub(crate) fn new(sub: Subscription<String, Payload>, key: usize, born: u64, told: u64, log: &Log) -> Self {
+        Self {
+            sub,
+            key,
+            born,
+            told,
+            received: 0,
+            first: First::Anything,
+            snapshot: None,
+            end: None,
+            counted: true,
+            refused: false,
+            ahead: told > log.last,
+            finished: false,
+            alarm: Arc::default(),
+            parked: Parked::Unknown,
+        }
+    }
+
+    pub(crate) fn expecting(self, cause: GapCause) -> Self {
+        Self { first: First::Gap(cause), ..self }
+    }
+
+    pub(crate) fn with_snapshot(self, snapshot: Snapshot) -> Self {
+        Self { snapshot: Some(snapshot), ..self }
+    }
+
+    /// A subscription that ended as soon as it was made: owed nothing but the reason.
+    pub(crate) fn ended_at_once(self, reason: CloseReason) -> Self {
+        Self { end: Some((0, reason)), counted: false, refused: true, ..self }
+    }
+
+    /// Its topic is closed: it drains, then ends.
+    pub(crate) fn end(&mut self, last: u64, reason: &CloseReason) {
+        if self.counted {
+            self.counted = false;
+            self.end = Some((last, reason.clone()));
+        }
+    }
+
+    /// Where it stands, if that is a position of this hub.
+    pub(crate) fn standing(&self) -> Option<Position> {
+        (self.first == First::Anything && self.snapshot.is_none()).then(|| self.sub.position())
+    }
+
+    /// Events of its topic that retention by count must have kept.
+    fn kept<'log>(&self, log: &'log Log, settings: &Settings) -> &'log [(u64, usize)] {
+        if !settings.by_count_only() {
+            return &[];
+        }
+        log.newest(self.key, self.born, self.last_for_me(log), settings.retain_events)
+    }
+
+    fn last_for_me(&self, log: &Log) -> u64 {
+        self.end.as_ref().map_or(log.last, |(last, _)| *last)
+    }
+
+    /// Reads up to `count` things; returns owned events where `hold`.
+    pub(crate) fn receive(&mut self, count: usize, way: Way, hold: bool, log: &Log, settings: &Settings) -> Vec<Event<Payload>> {
+        let mut held = Vec::new();
+        let mut left = count;
+        while left > 0 {
+            match self.look(way, left, hold) {
+                Look::Got(things) => {
+                    assert!(!self.finished, "something came after the end");
+                    left -= things.len();
+                    for (got, event) in things {
+                        self.got(&got, log, settings);
+                        held.extend(event);
+                    }
+                }
+                Look::Empty => {
+                    self.found_empty(log, settings);
+                    break;
+                }
+                Look::Closed(closed) => {
+                    self.found_closed(&closed, log);
+                    break;
+                }
+                Look::Yielded => break,
+            }
+            self.check(log, settings);
+        }
+        held
+    }
+
+    fn look(&mut self, way: Way, max: usize, hold: bool) -> Look {
+        self.parked = Parked::Unknown;
+        let before = self.alarm.count();
+        let waker = Waker::from(Arc::clone(&self.alarm));
+        let mut cx = Context::from_waker(&waker);
+        let polled = match way {
+            Way::Owned => match self.sub.try_recv() {
+                Ok(received) => Poll::Ready(Ok(vec![owned(received, hold)])),
+                Err(TryRecvError::Closed(closed)) => Poll::Ready(Err(closed)),
+                Err(TryRecvError::Empty) => return Look::Empty,
+            },
+            Way::Lent => match self.sub.try_recv_ref() {
+                Ok(received) => Poll::Ready(Ok(vec![lent(received, hold)])),
+                Err(TryRecvError::Closed(closed)) => Poll::Ready(Err(closed)),
+                Err(TryRecvError::Empty) => return Look::Empty,
+            },
+            Way::Parking => self.sub.poll_recv(&mut cx).map_ok(|received| vec![owned(received, hold)]),
+            Way::Recv => Pin::new(&mut self.sub.recv()).poll(&mut cx).map_ok(|received| vec![owned(received, hold)]),
+            Way::Many => {
+                let mut buf = Vec::new();
+                let polled = pin!(self.sub.recv_many(&mut buf, max)).poll(&mut cx);
+                if let Poll::Ready(Ok(n)) = &polled {
+                    assert!(*n == buf.len() && *n > 0 && *n <= max, "recv_many(max {max}) says {n}, gave {}", buf.len());
+                } else {
+                    assert!(buf.is_empty(), "recv_many gave something, and {polled:?}");
+                }
+                polled.map_ok(|_| buf.into_iter().map(|received| owned(received, hold)).collect())
+            }
+        };
+        match polled {
+            Poll::Ready(Ok(things)) => Look::Got(things),
+            Poll::Ready(Err(closed)) => Look::Closed(closed),
+            Poll::Pending if self.alarm.count() > before => Look::Yielded,
+            Poll::Pending => {
+                self.parked = if matches!(way, Way::Parking) { Parked::Waiting(before) } else { Parked::Quiet(before) };
+                Look::Empty
+            }
+        }
+    }
+
+    fn got(&mut self, got: &Got, log: &Log, settings: &Settings) {
+        if let Some(snapshot) = &mut self.snapshot {
+            match (got, snapshot.items.pop_front()) {
+                (Got::Event { value, .. }, Some(item)) => assert_eq!(*value, item, "the snapshot's items in their order"),
+                (Got::SnapshotEnd(position), None) => {
+                    assert_eq!(*position, snapshot.position);
+                    self.told = position.seq();
+                    self.snapshot = None;
+                }
+                (_, item) => panic!("in a snapshot, before item {item:?}: {got:?}"),
+            }
+            return;
+        }
+        match got {
+            Got::Event { seq, position, value } => {
+                assert_eq!(self.first, First::Anything, "event {seq} came before the gap that is to be told first");
+                assert_eq!(*position, Position::new(settings.epoch, *seq));
+                let due = log.next_due(self.key, self.told);
+                assert_eq!(
+                    due,
+                    Some(Due::Event { seq: *seq, value: *value }),
+                    "told up to {}; left: due, right: delivered",
+                    self.told
+                );
+                assert!(*seq <= self.last_for_me(log), "event {seq} was published after the end {:?}", self.end);
+                self.told = *seq;
+                self.received = *seq;
+            }
+            Got::Gap(gap) => self.got_gap(gap, log, settings),
+            Got::SnapshotEnd(position) => panic!("there is no snapshot that could end at {position}"),
+        }
+    }
+
+    fn got_gap(&mut self, gap: &Gap, log: &Log, settings: &Settings) {
+        assert!(gap.from <= gap.to && gap.to <= log.last, "a gap within the numbers given (last {}): {gap:?}", log.last);
+        if let First::Gap(cause) = self.first {
+            assert_eq!(gap.cause, cause, "the gap to be told first");
+            assert_eq!(gap.missed.unwrap_or(0), 0, "nobody can know what was missed: {gap:?}");
+            self.first = First::Anything;
+            if cause == GapCause::Ahead {
+                assert_eq!(gap.from, gap.to);
+                return;
+            }
+        } else {
+            assert!(gap.from >= self.received, "told up to {} already: {gap:?}", self.received);
+            if let Some(due) = log.next_due(self.key, self.told) {
+                assert!(due.seq() > gap.from, "told up to {}, a hole before the gap: {due:?} {gap:?}", self.told);
+            }
+            if gap.cause != GapCause::Unread {
+                let due = log.next_due(self.key, gap.from);
+                assert!(due.is_some_and(|due| due.seq() <= gap.to), "a gap that holds nothing: {gap:?}");
+            }
+        }
+        self.told = self.told.max(gap.to);
+        self.received = gap.to;
+        let lost = log.between(self.key, gap.from, gap.to);
+        if let Some(missed) = gap.missed {
+            assert_eq!(missed, lost.len() as u64, "{gap:?} holds {lost:?}");
+            assert!(missed == 0 || !log.lost_between(gap.from, gap.to), "a number where the source lost more: {gap:?}");
+        }
+        let kept = self.kept(log, settings);
+        if let (Some((first_kept, _)), Some((last_lost, _))) = (kept.first(), lost.last()) {
+            assert!(last_lost < first_kept, "retention keeps from {first_kept} on: {gap:?}");
+        }
+    }
+
+    fn found_empty(&self, log: &Log, settings: &Settings) {
+        assert_eq!(self.first, First::Anything, "empty before the gap that is to be told first");
+        assert!(self.snapshot.is_none(), "empty within a snapshot: {:?}", self.snapshot);
+        assert!(self.end.is_none(), "empty, not closed: {:?}", self.end);
+        assert_eq!(log.next_due(self.key, self.told), None, "told up to {}; empty, but owed", self.told);
+        let here = Position::new(settings.epoch, log.last.max(self.told));
+        assert_eq!(self.sub.position(), here, "a reader that has read all stands where the hub does");
+        if !self.ahead {
+            assert_eq!(self.sub.lag(), 0, "a reader that has read all does not lag");
+        }
+    }
+
+    fn found_closed(&mut self, closed: &Closed, log: &Log) {
+        let (last, reason) = self.end.as_ref().unwrap_or_else(|| panic!("nobody closed it: {closed:?}"));
+        assert_eq!(closed.reason(), reason);
+        assert_eq!(self.sub.close_reason(), Some(reason));
+        assert!(self.refused || self.first == First::Anything, "closed before the gap that is to be told first");
+        if let Some(due) = log.next_due(self.key, self.told) {
+            assert!(due.seq() > *last, "told up to {}, published up to {last}; closed, but owed: {due:?}", self.told);
+        }
+        self.finished = true;
+    }
+
+    /// What must hold at any time.
+    pub(crate) fn check(&self, log: &Log, settings: &Settings) {
+        if self.first != First::Anything || self.snapshot.is_some() {
+            return;
+        }
+        let position = self.sub.position();
+        assert_eq!(position.epoch(), settings.epoch);
+        let seq = position.seq();
+        match log.next_due(self.key, self.told) {
+            Some(due) => assert!(seq < due.seq(), "told up to {}: position {seq} is past {due:?}", self.told),
+            None => assert!(seq <= log.last.max(self.told), "position {seq} is past the hub's {}", log.last),
+        }
+        // It may go back: with nothing unread it is the hub's, and an event later that of the last delivered.
+        assert!(seq >= self.received, "position {seq} is before what was received, {}", self.received);
+        // Where a reader that starts after a position comes in is looked up at its first receive.
+        if self.ahead || self.received == 0 {
+            return;
+        }
+        let last = self.last_for_me(log);
+        let from = self.told.max(self.born);
+        let unread = (log.between(self.key, from, last).len() + log.losses(from, last)) as u64;
+        let kept = self.kept(log, settings).iter().filter(|(seq, _)| *seq > self.told).count() as u64;
+        let lag = self.sub.lag();
+        assert!(
+            kept <= lag && lag <= unread,
+            "told up to {}: lag {lag}, unread and surely kept {kept}, unread {unread}",
+            self.told
+        );
+    }
+
+    /// Looks at the waker after a step.
+    pub(crate) fn check_wakes(&mut self, wakes: Wakes) {
+        let now = self.alarm.count();
+        match self.parked {
+            Parked::Unknown => {}
+            Parked::Quiet(count) => assert_eq!(now, count, "woken though not parked"),
+            Parked::Waiting(count) => {
+                match wakes {
+                    Wakes::May => assert!(now == count || now == count + 1, "woken {} times", now - count),
+                    Wakes::Must => assert_eq!(now, count + 1, "woken once, not {} times", now - count),
+                    Wakes::MustNot => assert_eq!(now, count, "woken for nothing"),
+                }
+                if now > count {
+                    self.parked = Parked::Quiet(now);
+                }
+            }
+        }
+    }
+
+    /// Whether an event under `seq` is one that it waits for.
+    pub(crate) fn waits_for(&self, seq: u64) -> Wakes {
+        if !self.counted {
+            Wakes::MustNot
+        } else if seq > self.told {
+            Wakes::Must
+        } else {
+            Wakes::May
+        }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Unsubscribes; nothing of the waker may stay behind.
+    pub(crate) fn unsubscribe(self) {
+        let Self { sub, alarm, .. } = self;
+        drop(sub);
+        assert_eq!(Arc::strong_count(&alarm), 1, "a waker stayed behind");
+    }
+}
+
+fn owned(received: Received<Payload>, hold: bool) -> (Got, Option<Event<Payload>>) {
+    match received {
+        Received::Event(event) => {
+            let got = Got::Event { seq: event.seq(), position: event.position(), value: event.value() };
+            (got, hold.then(|| event.clone()))
+        }
+        Received::Gap(gap) => (Got::Gap(gap), None),
+        Received::SnapshotEnd(position) => (Got::SnapshotEnd(position), None),
+        // A bookmark among them: only readers over many keys yield those.
+        other => panic!("a plain subscription does not yield {other:?}"),
+    }
+}
+
+fn lent(received: ReceivedRef<'_, Payload>, hold: bool) -> (Got, Option<Event<Payload>>) {
+    match received {
+        ReceivedRef::Event(event) => {
+            let got = Got::Event { seq: event.seq(), position: event.position(), value: event.value() };
+            (got, hold.then(|| event.to_event()))
+        }
+        ReceivedRef::Gap(gap) => (Got::Gap(gap), None),
+        ReceivedRef::SnapshotEnd(position) => (Got::SnapshotEnd(position), None),
+        other => panic!("a plain subscription does not yield {other:?}"),
+    }
+}

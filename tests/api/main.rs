@@ -1,0 +1,13 @@
+//! The contract of every public item, one sentence per test.
+
+mod figures;
+mod lifecycle;
+mod numbering;
+mod positions;
+mod publish;
+mod receive;
+mod retention;
+mod snapshot;
+mod start;
+#[path = "../support/mod.rs"]
+mod support;
