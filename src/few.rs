@@ -28,6 +28,12 @@ impl<T> Few<T> {
         self.first.is_none()
     }
 
+    /// Takes the one item that there is; `None`: there are none, or more.
+    #[inline]
+    pub(crate) fn take_lone(&mut self) -> Option<T> {
+        if self.more.is_none() { self.first.take() } else { None }
+    }
+
     /// Whether one of the last `reach` items, or the first, satisfies `is`.
     pub(crate) fn has_lately(&self, reach: usize, is: impl Fn(&T) -> bool) -> bool {
         self.first.as_ref().is_some_and(&is) || self.more.iter().flat_map(|more| more.iter().rev().take(reach)).any(is)
@@ -51,9 +57,12 @@ mod tests {
     fn it_keeps_the_order() {
         let mut few = Few::default();
         assert!(few.is_empty());
+        few.push(9);
+        assert_eq!((few.take_lone(), few.take_lone()), (Some(9), None));
         for n in 0..4 {
             few.push(n);
         }
+        assert_eq!(few.take_lone(), None);
         assert!(few.has_lately(1, |n| *n == 0) && few.has_lately(1, |n| *n == 3) && !few.has_lately(1, |n| *n == 1));
         assert_eq!(few.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
     }

@@ -1,4 +1,4 @@
-//! A keyed publish/subscribe event buffer whose subject is the cost of a wakeup.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 #[expect(unsafe_code, reason = "blocks are one allocation each, shared without a lock; see the invariants in buffer/mod.rs")]
@@ -9,6 +9,7 @@ mod hub;
 mod position;
 mod received;
 mod sync;
+mod trace;
 #[expect(unsafe_code, reason = "wakers are handed over without a lock; see the invariants in wake/mod.rs")]
 mod wake;
 
@@ -19,6 +20,11 @@ pub use hub::{
 };
 pub use position::{ParsePositionError, Position};
 pub use received::{CloseReason, Closed, Gap, GapCause, Published, Received, ReceivedRef, RecvTimeoutError, TryRecvError};
+
+/// How it is built.
+#[cfg(doc)]
+#[doc = include_str!("../ARCHITECTURE.md")]
+pub mod architecture {}
 
 /// What a key must be able to do; every type that can is one.
 pub trait Key: Eq + std::hash::Hash + Clone + Send + Sync + 'static {}

@@ -114,3 +114,93 @@ impl FromStr for Position {
         Ok(Self { epoch, seq })
     }
 }
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Position {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Position {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl serde::de::Visitor<'_> for Text {
+            type Value = Position;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a position like v1.beef.42")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Position, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_text_per_position() {
+        for (epoch, seq) in [(0, 0), (1, 1), (u64::MAX, Position::MAX_SEQ), (0xbeef, 42)] {
+            let position = Position::new(epoch, seq);
+            assert_eq!(position.to_string().parse(), Ok(position));
+        }
+        assert_eq!(Position::new(1, u64::MAX).seq(), Position::MAX_SEQ);
+    }
+
+    #[test]
+    fn other_texts_are_typed_errors() {
+        use ParsePositionError::{Epoch, Seq, Shape, Version};
+        let cases = [
+            ("", Shape),
+            ("v1", Shape),
+            ("v1.1", Shape),
+            ("v1.1.2.3", Shape),
+            ("x1.1.2", Shape),
+            ("v.1.2", Shape),
+            ("v2.1.2", Version),
+            ("v2.anything", Version),
+            ("v01.1.2", Version),
+            ("v1..2", Epoch),
+            ("v1.BEEF.2", Epoch),
+            ("v1.0x1.2", Epoch),
+            ("v1.01.2", Epoch),
+            ("v1.+1.2", Epoch),
+            ("v1.10000000000000000.2", Epoch),
+            ("v1.1.", Seq),
+            ("v1.1.-1", Seq),
+            ("v1.1.01", Seq),
+            ("v1.1. 1", Seq),
+            ("v1.1.9223372036854775808", Seq),
+            ("v1.1.99999999999999999999999", Seq),
+        ];
+        for (text, error) in cases {
+            assert_eq!(text.parse::<Position>(), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn epochs_do_not_compare() {
+        assert!(Position::new(1, 1) < Position::new(1, 2));
+        assert_eq!(Position::new(1, 1).partial_cmp(&Position::new(2, 1)), None);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn serde_uses_the_text_form() {
+        use serde::de::{
+            IntoDeserializer,
+            value::{Error, StrDeserializer},
+        };
+        let text: StrDeserializer<'_, Error> = "v1.beef.42".into_deserializer();
+        assert_eq!(<Position as serde::Deserialize>::deserialize(text), Ok(Position::new(0xbeef, 42)));
+        let text: StrDeserializer<'_, Error> = "v1.beef".into_deserializer();
+        assert!(<Position as serde::Deserialize>::deserialize(text).is_err());
+    }
+}

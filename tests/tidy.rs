@@ -147,7 +147,7 @@ fn comment_above(lines: &[&str], index: usize) -> (String, String) {
     let above = lines[from..index].iter().map(|line| code(line)).collect();
     let first = lines[..from].iter().rposition(|line| !is_comment(line)).map_or(0, |before| before + 1);
     let comment = lines[first..from].iter().map(|line| line.trim_start().trim_start_matches('/').trim());
-    (comment.collect::<Vec<_>>().join(" "), above)
+    (comment.collect::<Vec<_>>().join("\n"), above)
 }
 
 fn orderings_say_why(path: &str, text: &str) -> Vec<Fault> {
@@ -162,7 +162,9 @@ fn orderings_say_why(path: &str, text: &str) -> Vec<Fault> {
             faults.push(fault(path, index + 1, "orderings are written in full: `Ordering::X`"));
         }
         let (comment, above) = comment_above(&lines, index);
-        let first_word: String = comment.chars().take_while(|c| c.is_alphanumeric()).collect();
+        // It may begin below a line of comment on the statement as a whole.
+        let begins_with =
+            |word: &str| comment.lines().any(|line| line.split(|c: char| !c.is_alphanumeric()).next() == Some(word));
         let mut earlier = names(&above, "Ordering");
         for (at, _) in code.match_indices("Ordering::") {
             let Some(ordering) = ORDERINGS.iter().find(|ordering| code[at + "Ordering::".len()..].starts_with(**ordering)) else {
@@ -170,8 +172,8 @@ fn orderings_say_why(path: &str, text: &str) -> Vec<Fault> {
             };
             if code.trim_start().starts_with("use ") {
                 faults.push(fault(path, index + 1, format!("imports {ordering}; orderings are written in full")));
-            } else if !earlier && first_word != *ordering {
-                faults.push(fault(path, index + 1, format!("the comment above must begin with {ordering}, not {first_word:?}")));
+            } else if !earlier && !begins_with(ordering) {
+                faults.push(fault(path, index + 1, format!("the comment above must begin with {ordering}")));
             } else if !names(&comment, ordering) {
                 faults.push(fault(path, index + 1, format!("the comment above must say why {ordering}")));
             }

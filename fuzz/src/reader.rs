@@ -96,6 +96,7 @@ pub(crate) struct Reader {
     /// The last number delivered or told.
     received: u64,
     first: First,
+    came_with: Option<Position>,
     snapshot: Option<Snapshot>,
     /// What is numbered above this is no longer for this reader, which ends for this reason.
     pub(crate) end: Option<(u64, CloseReason)>,
@@ -119,6 +120,7 @@ impl Reader {
             told,
             received: 0,
             first: First::Anything,
+            came_with: None,
             snapshot: None,
             end: None,
             counted: true,
@@ -130,8 +132,9 @@ impl Reader {
         }
     }
 
-    pub(crate) fn expecting(self, cause: GapCause) -> Self {
-        Self { first: First::Gap(cause), ..self }
+    /// It came with a position that is not one of this hub, or not yet.
+    pub(crate) fn expecting(self, cause: GapCause, came_with: Position) -> Self {
+        Self { first: First::Gap(cause), came_with: Some(came_with), ..self }
     }
 
     pub(crate) fn with_snapshot(self, snapshot: Snapshot) -> Self {
@@ -328,10 +331,15 @@ impl Reader {
 
     /// What must hold at any time.
     pub(crate) fn check(&self, log: &Log, settings: &Settings) {
-        if self.first != First::Anything || self.snapshot.is_some() {
+        if self.snapshot.is_some() {
             return;
         }
         let position = self.sub.position();
+        if self.first != First::Anything {
+            // Whoever is cut now and comes back with it must be told the same again.
+            assert_eq!(Some(position), self.came_with, "position before the gap that is to be told first");
+            return;
+        }
         assert_eq!(position.epoch(), settings.epoch);
         let seq = position.seq();
         match log.next_due(self.key, self.told) {

@@ -257,10 +257,14 @@ impl<'a> Run<'a> {
         };
         assert_eq!(sub.key(), KEYS[key]);
         let born = self.lives[key].map_or(self.log.last, |life| life.born);
+        // Where losses stand among the events, what is newest may be one.
+        let told = if start == Start::Latest && self.log.losses(born, self.log.last) > 0 { sub.position().seq() } else { told };
         let mut reader = Reader::new(sub, key, born, told, &self.log);
         match start {
-            Start::After(position) if position.epoch() != self.settings.epoch => reader = reader.expecting(GapCause::OtherEpoch),
-            Start::After(position) if position.seq() > told => reader = reader.expecting(GapCause::Ahead),
+            Start::After(position) if position.epoch() != self.settings.epoch => {
+                reader = reader.expecting(GapCause::OtherEpoch, position)
+            }
+            Start::After(position) if position.seq() > told => reader = reader.expecting(GapCause::Ahead, position),
             _ => {}
         }
         self.join(reader, attaches);
@@ -425,13 +429,13 @@ impl<'a> Run<'a> {
         self.half_hours += half_hours;
         // A quarter of an hour off the hours that the settings name, so that the run's own seconds do not matter.
         self.hub.sweep(self.began + HOUR / 2 * self.half_hours + Duration::from_secs(900));
-        for key in 0..KEYS.len() {
+        for (key, name) in KEYS.into_iter().enumerate() {
             let Some(life) = self.lives[key].filter(|life| life.readers == 0) else { continue };
-            if self.hub.topic_stats(KEYS[key]).is_none() {
+            if self.hub.topic_stats(name).is_none() {
                 // An unread topic that holds nothing goes at once.
                 let is_kept = self.settings.keep_idle && self.half_hours < 2 && !self.settings.retain_unread;
                 let is_kept = is_kept || self.keeps_unread(key, life);
-                assert!(!is_kept, "the topic of {} was swept early", KEYS[key]);
+                assert!(!is_kept, "the topic of {name} was swept early");
                 self.lives[key] = None;
             }
         }

@@ -22,7 +22,7 @@ pub(crate) struct Header<T> {
     /// One for the chain's end or link that points here, one per reader standing here, one per owned event.
     refs: AtomicUsize,
     /// Owns one reference to its target. Set once by the writer (null to block), cleared once by whoever cuts it.
-    next: AtomicPtr<Header<T>>,
+    next: AtomicPtr<Self>,
     account: Arc<Account>,
     /// Weighed bytes of the entries beyond their own size; only the writer adds.
     weight: Tally,
@@ -117,7 +117,7 @@ impl<T> BlockRef<T> {
         unsafe { block.write(header) };
         for index in 0..capacity as usize {
             // SAFETY: `offset` and `index` lie within the layout. An empty cell needs no bytes, but loom's keeps a state.
-            let cell = unsafe { memory.add(offset).cast::<Cell<T>>().add(index) };
+            let cell = unsafe { memory.add(offset + index * size_of::<Cell<T>>()) }.cast::<Cell<T>>();
             // SAFETY: as above; nobody else knows the block yet.
             unsafe { cell.write(UnsafeCell::new(MaybeUninit::uninit())) };
         }
@@ -228,7 +228,7 @@ impl<T> BlockRef<T> {
         }
         self.cell(index).with_mut(|cell| {
             // SAFETY: written by the call before this one, not counted, hence not read by anybody (B1).
-            let entry = unsafe { (*cell).assume_init_read() };
+            let entry = unsafe { cell.cast::<Entry<T>>().read() };
             // SAFETY: it was written with an event.
             unsafe { entry.event.assume_init() }
         })
@@ -242,7 +242,7 @@ impl<T> BlockRef<T> {
     pub(crate) unsafe fn entry(&self, index: u32) -> &Entry<T> {
         self.cell(index).with(|cell| {
             // SAFETY: B1: counted entries are written, and never again until the last reference is gone.
-            unsafe { (*cell).assume_init_ref() }
+            unsafe { &*cell.cast::<Entry<T>>() }
         })
     }
 
@@ -302,7 +302,7 @@ impl<T> BlockRef<T> {
         NonNull::new(next).map(Self)
     }
 
-    /// Makes `n` more references at once; each is taken over by `from_credit`.
+    /// Makes `n` more references at once; each is taken over by `use_credit`.
     #[inline]
     pub(crate) fn add_credits(&self, n: usize) {
         let header = self.header();
@@ -319,7 +319,7 @@ impl<T> BlockRef<T> {
     /// # Safety
     /// At least one such reference is not taken over yet, and is from now on accounted to the result.
     #[inline]
-    pub(crate) unsafe fn from_credit(&self) -> Self {
+    pub(crate) unsafe fn use_credit(&self) -> Self {
         Self(self.0)
     }
 
@@ -449,7 +449,7 @@ impl<T> Entries<'_, T> {
         self.index += 1;
         self.block.cell(index).with_mut(|cell| {
             // SAFETY: entries below `len` are written, and no reference to the block is left.
-            let entry = unsafe { (*cell).assume_init_mut() };
+            let entry = unsafe { &mut *cell.cast::<Entry<T>>() };
             if !entry.is_mark() {
                 // SAFETY: not a mark, so written with an event; dropped once, since `index` has moved on.
                 unsafe { entry.event.assume_init_drop() };

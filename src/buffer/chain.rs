@@ -157,8 +157,10 @@ impl<T> Chain<T> {
             }
             *tail
         });
-        // SAFETY: never null after `start_block`; B2: the chain holds its tail while we are in.
-        let tail = unsafe { BlockRef::borrow_raw(NonNull::new_unchecked(tail)) };
+        // SAFETY: never null after `start_block`.
+        let tail = unsafe { NonNull::new_unchecked(tail) };
+        // SAFETY: B2: the chain holds its tail while we are in.
+        let tail = unsafe { BlockRef::borrow_raw(tail) };
         let is_mark = event.is_none();
         let base = tail.base();
         // SAFETY: we are the writer, inside, at the tail, which has room.
@@ -241,23 +243,29 @@ impl<T> Chain<T> {
     /// Kills the topic (shard locked). True: `tear_down` is the caller's to do.
     pub(crate) fn retire(&self, death: Death) -> bool {
         let before = self.word.retire(death);
-        death != Death::Closed && !before.is_busy()
+        // SAFETY: B6: asked only if nobody is left and the writer is out for good.
+        death != Death::Closed && !before.is_busy() && !unsafe { self.is_unused() }
     }
 
     /// The last reader of a closed topic leaves (shard locked). True: `tear_down` is the caller's to do.
     pub(crate) fn vacate(&self) -> bool {
-        !self.word.vacate().is_busy()
+        // SAFETY: as in `retire`.
+        !self.word.vacate().is_busy() && !unsafe { self.is_unused() }
+    }
+
+    /// Whether it never held anything.
+    ///
+    /// # Safety
+    /// The writer is out for good (B6), and the caller has acquired that.
+    unsafe fn is_unused(&self) -> bool {
+        self.tail.with(|tail| {
+            // SAFETY: by the contract of this function nobody writes.
+            unsafe { *tail }.is_null()
+        })
     }
 
     /// Lets go of the whole chain. Called once, by whoever `retire`, `vacate` or `exit` told to.
     pub(crate) fn tear_down(&self, account: &Account, garbage: &mut Garbage<T>) {
-        let is_unused = self.tail.with(|tail| {
-            // SAFETY: B6: the writer is out for good, and we are the one who tears down.
-            unsafe { *tail }.is_null()
-        });
-        if is_unused {
-            return;
-        }
         let mut ends = self.lock_ends();
         ends.hint = ptr::null();
         let head = ends.head.take();
@@ -380,11 +388,8 @@ impl<T> Chain<T> {
 
 impl<T> Drop for Chain<T> {
     fn drop(&mut self) {
-        let is_unused = self.tail.with(|tail| {
-            // SAFETY: nobody else is left.
-            unsafe { *tail }.is_null()
-        });
-        if is_unused {
+        // SAFETY: nobody else is left.
+        if unsafe { self.is_unused() } {
             return;
         }
         // A topic that dies with its hub was never torn down.

@@ -146,31 +146,30 @@ impl<H: Home<T>, T> Reader<H, T> {
                 self.current = NONE;
                 return if state.is_closed() { Step::Closed } else { Step::Empty };
             }
-            if let Some(block) = &self.block {
-                let index = self.next - block.base();
-                if index < u64::from(block.len()) {
-                    #[expect(clippy::cast_possible_truncation, reason = "below len, which is at most 64")]
-                    let index = index as u8;
-                    // SAFETY: B1: `home`'s count, acquired above, is beyond `next`, and the block is of its chain.
-                    let entry = unsafe { block.entry(u32::from(index)) };
-                    let (seq, is_mark) = (entry.seq(), entry.is_mark());
-                    self.next += 1;
-                    if seq <= self.seq {
-                        continue;
-                    }
-                    let from = std::mem::replace(&mut self.seq, seq);
-                    if is_mark {
-                        self.current = NONE;
-                        return Step::Mark { from, to: seq };
-                    }
-                    self.current = index;
-                    self.skips = false;
-                    return Step::Event;
+            let index = self.block.as_ref().map_or(u64::MAX, |block| self.next - block.base());
+            let Some(block) = self.block.as_ref().filter(|block| index < u64::from(block.len())) else {
+                if let Some(lost) = self.cross() {
+                    return Step::Lost(lost);
                 }
+                continue;
+            };
+            #[expect(clippy::cast_possible_truncation, reason = "below len, which is at most 64")]
+            let index = index as u8;
+            // SAFETY: B1: `home`'s count, acquired above, is beyond `next`, and the block is of its chain.
+            let entry = unsafe { block.entry(u32::from(index)) };
+            let (seq, is_mark) = (entry.seq(), entry.is_mark());
+            self.next += 1;
+            if seq <= self.seq {
+                continue;
             }
-            if let Some(lost) = self.cross() {
-                return Step::Lost(lost);
+            let from = std::mem::replace(&mut self.seq, seq);
+            if is_mark {
+                self.current = NONE;
+                return Step::Mark { from, to: seq };
             }
+            self.current = index;
+            self.skips = false;
+            return Step::Event;
         }
     }
 
@@ -282,7 +281,7 @@ impl<H: Home<T>, T> Reader<H, T> {
         }
         self.credits -= 1;
         // SAFETY: one of those just counted.
-        let block = unsafe { block.from_credit() };
+        let block = unsafe { block.use_credit() };
         // SAFETY: as in `lend`.
         Some(unsafe { Event::new(block, u32::from(self.current)) })
     }

@@ -88,8 +88,8 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
 
     /// How many of its newest events a key keeps at least. Default 1,024; 0 counts as 1.
     ///
-    /// Events go by whole blocks of at most 64 events and of this number, so up to one block more is kept; and another
-    /// one where retention meets a reader that is just coming in, since the writer waits for nobody.
+    /// Events go by whole blocks of at most 64 events and of this number, when a new block is started: so up to two blocks more are kept,
+    /// and another one where retention meets a reader that is just coming in, since the writer waits for nobody.
     pub fn retain_events(mut self, events: usize) -> Self {
         self.retain_events = events;
         self

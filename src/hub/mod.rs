@@ -54,14 +54,16 @@ pub use subscription::{Recv, Subscription};
 
 use self::{
     registry::Later,
-    shared::{AsKey, Borrowed, Numbering, Owned, Shared, go_on},
+    shared::{AsKey, Borrowed, FirstPanic, Numbering, Owned, Shared},
     snapshot::{Landing, Role, Taken},
     subscription::Untold,
-    topic::{Ending, Topic},
+    topic::{Ending, Topic, TopicArc},
 };
-use crate::{CloseReason, Closed, Event, Gap, GapCause, Key, Position, buffer::reader::Reader, sync::Arc};
+use crate::{CloseReason, Closed, Event, Gap, GapCause, Key, Position, buffer::reader::Reader, sync::Arc, trace};
 
-type TopicReader<K, T> = Reader<Arc<Topic<K, T>>, T>;
+type TopicReader<K, T> = Reader<TopicArc<K, T>, T>;
+/// A topic that ends at once, and why.
+type Refused<K, T> = (TopicArc<K, T>, CloseReason);
 
 /// The readers' side of a hub: subscribe, close, ask. Cheap to clone.
 pub struct Hub<K: Key, T: Send + Sync + 'static> {
@@ -75,7 +77,8 @@ pub enum Start {
     /// [`GapCause::OtherEpoch`] and then what is retained. One that is ahead of the hub gives [`GapCause::Ahead`] and begins at now; of
     /// a hub that takes its source's numbers it is waited for.
     After(Position),
-    /// At the newest retained event, if there is one.
+    /// At the newest retained event, if there is one. (Of a hub that takes its source's numbers: where a source loss is newer, with what
+    /// the newest block holds.)
     Latest,
     /// With what is published from now on.
     #[default]
@@ -172,7 +175,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     /// Becomes a reader of the key's topic, which is made if need be. `Err` is a topic that ends at once.
-    fn join(&self, key: impl AsKey<K>, hash: u64) -> Result<Arc<Topic<K, T>>, (Arc<Topic<K, T>>, CloseReason)> {
+    fn join(&self, key: impl AsKey<K>, hash: u64) -> Result<TopicArc<K, T>, Refused<K, T>> {
         let index = self.shared.registry.shard_of(hash);
         let shard = self.shared.registry.shard(index);
         let mut state = shard.lock();
@@ -187,12 +190,14 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         // The key's clone, and the allocation, come outside of the lock.
         let topic = Arc::new(Topic::new(hash, key.to_key()));
         let mut state = shard.lock();
+        let mut is_new = false;
         let (joined, reason) = if let Some(reason) = state.shutdown() {
             (Err(topic), reason.clone())
         } else if let Some(other) = state.find_living(hash, |other| key.is(other)) {
             (Ok(Arc::clone(other)), CloseReason::Shutdown)
         } else {
             let made = self.shared.registry.insert(index, &mut state, topic, false, |other| key.is(other));
+            is_new = true;
             (made, CloseReason::TopicLimit)
         };
         let mut wakers = Vec::new();
@@ -202,6 +207,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             wakers = state.arrived(Some(hash));
         }
         drop(state);
+        trace::topics_made(u32::from(is_new && joined.is_ok()));
         self.wake(wakers);
         joined.map_err(|unused| {
             drop(unused);
@@ -219,7 +225,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     /// A reader that begins where `start` says, and what it is to be told first. `completed` was read before the topic was joined.
-    fn begin(&self, topic: Arc<Topic<K, T>>, start: Start, completed: u64) -> (TopicReader<K, T>, Option<Untold>) {
+    fn begin(&self, topic: TopicArc<K, T>, start: Start, completed: u64) -> (TopicReader<K, T>, Option<Untold>) {
         match start {
             Start::Next => (Self::begin_now(topic, completed), None),
             Start::Oldest => (Reader::oldest(topic), None),
@@ -241,12 +247,15 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         }
     }
 
-    fn begin_now(topic: Arc<Topic<K, T>>, completed: u64) -> TopicReader<K, T> {
+    fn begin_now(topic: TopicArc<K, T>, completed: u64) -> TopicReader<K, T> {
         let next = topic.chain.word.observe().count();
-        // What was completed before we looked at the count is below it. An event that is noted as unread while we come, and then
-        // appended after all, may be above it, and is not for us.
-        let floor = topic.chain.floor();
-        Reader::at(topic, next, completed.max(floor), floor <= completed)
+        let seq = completed.max(topic.chain.floor());
+        if topic.chain.last_seq() <= seq {
+            return Reader::at(topic, next, seq, true);
+        }
+        // An event is being published just now: appended, or noted as unread and about to be, and not completed. What comes after
+        // `seq` is this reader's, or its position would promise what it does not get.
+        Reader::after(topic, seq).0
     }
 
     fn is_ahead(&self, position: Position) -> bool {
@@ -388,7 +397,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     pub fn sweep(&self, now: Instant) {
         let stamp = self.shared.stamp_of(now);
         let registry = &self.shared.registry;
-        let mut first = Ok(());
+        let mut panics = FirstPanic::default();
         for index in 0..registry.shard_count() {
             let mut later = Later::default();
             let shard = registry.shard(index);
@@ -400,7 +409,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             }
             let mut state = shard.lock();
             if self.shared.config.retain_unread {
-                let empty = |topic: &&Arc<Topic<K, T>>| topic.desk.readers() == 0 && topic.chain.retained() == 0;
+                let empty = |topic: &&TopicArc<K, T>| topic.desk.is_forgotten() && topic.chain.retained() == 0;
                 let topics: Vec<_> = state.living().filter(empty).cloned().collect();
                 for topic in topics {
                     registry.remove(shard, &mut state, &topic, None, &mut later);
@@ -408,10 +417,10 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             }
             registry.expire_idle(shard, &mut state, now, usize::MAX, &mut later);
             drop(state);
-            first = first.and(self.shared.settle_quietly(later));
+            self.shared.settle_quietly(later, &mut panics);
         }
-        self.shared.free_lane();
-        go_on(first);
+        panics.run(|| self.shared.free_lane());
+        panics.go_on();
     }
 
     /// The position up to which everything published can be read.
@@ -492,7 +501,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         ReaderArrives { shared: Arc::clone(&self.shared), hash: self.shared.hash(key), key: key.to_owned(), id: None }
     }
 
-    fn topic<Q>(&self, key: &Q) -> Option<Arc<Topic<K, T>>>
+    fn topic<Q>(&self, key: &Q) -> Option<TopicArc<K, T>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

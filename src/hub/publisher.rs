@@ -95,8 +95,8 @@ impl<K: Key, T: Send + Sync + 'static> Publisher<K, T> {
     ///
     /// # Examples
     /// ```
-    /// let (mut publisher, hub) = keywake::hub();
-    /// let mut reader = hub.subscribe("b");
+    /// let (mut publisher, hub) = keywake::hub::<&str, u32>();
+    /// let mut reader = hub.subscribe_owned("b");
     /// publisher.publish_batch([("a", 1), ("b", 2), ("b", 3)]);
     /// let mut got = Vec::new();
     /// while let Ok(keywake::ReceivedRef::Event(event)) = reader.try_recv_ref() {

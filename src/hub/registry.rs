@@ -9,12 +9,13 @@ use std::{
 
 use hashbrown::HashTable;
 
-use super::topic::{Ending, Topic};
+use super::topic::{Ending, TopicArc};
 use crate::{
     CloseReason,
     buffer::{chain::Garbage, word::Death},
     few::Few,
     sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Tally},
+    trace,
 };
 
 /// Shards, by hash: readers of other keys rarely meet on one.
@@ -64,14 +65,14 @@ pub(crate) struct Shard<K, T> {
 
 pub(crate) struct ShardState<K, T> {
     /// Living topics and tombstones, one per key.
-    table: HashTable<Arc<Topic<K, T>>>,
+    table: HashTable<TopicArc<K, T>>,
     /// Topics that the writer has not taken into its index yet.
-    newborns: Vec<Arc<Topic<K, T>>>,
+    newborns: Vec<TopicArc<K, T>>,
     /// Dead topics that are of no more use in the writer's index.
-    graves: Vec<Arc<Topic<K, T>>>,
-    tombstones: VecDeque<Arc<Topic<K, T>>>,
+    graves: Vec<TopicArc<K, T>>,
+    tombstones: VecDeque<TopicArc<K, T>>,
     /// Topics without readers, by when they became so.
-    idle: VecDeque<(Instant, Arc<Topic<K, T>>)>,
+    idle: VecDeque<(Instant, TopicArc<K, T>)>,
     arrivals: Arrivals,
     shutdown: Option<CloseReason>,
 }
@@ -112,12 +113,14 @@ impl Arrivals {
 pub(crate) struct Later<K, T> {
     pub(crate) garbage: Garbage<T>,
     /// To be torn down.
-    pub(crate) dead: Few<Arc<Topic<K, T>>>,
+    pub(crate) dead: Few<TopicArc<K, T>>,
     /// Closed: everybody who is parked there is to be woken.
-    pub(crate) closed: Few<Arc<Topic<K, T>>>,
+    pub(crate) closed: Few<TopicArc<K, T>>,
     /// Only to be dropped, with their keys.
-    pub(crate) topics: Few<Arc<Topic<K, T>>>,
+    pub(crate) topics: Few<TopicArc<K, T>>,
     pub(crate) wakers: Vec<Waker>,
+    /// How many topics died.
+    pub(crate) removed: u32,
 }
 
 impl<K, T> Default for Later<K, T> {
@@ -128,14 +131,23 @@ impl<K, T> Default for Later<K, T> {
             closed: Few::default(),
             topics: Few::default(),
             wakers: Vec::new(),
+            removed: 0,
         }
+    }
+}
+
+impl<K, T> Later<K, T> {
+    /// Whether there is nothing to do.
+    fn is_empty(&self) -> bool {
+        let is_quiet = self.garbage.is_empty() && self.dead.is_empty() && self.closed.is_empty();
+        is_quiet && self.topics.is_empty() && self.wakers.is_empty()
     }
 }
 
 /// What the writer finds when it comes by.
 pub(crate) struct News<K, T> {
-    pub(crate) newborns: Vec<Arc<Topic<K, T>>>,
-    pub(crate) graves: Vec<Arc<Topic<K, T>>>,
+    pub(crate) newborns: Vec<TopicArc<K, T>>,
+    pub(crate) graves: Vec<TopicArc<K, T>>,
 }
 
 impl<K, T> Registry<K, T> {
@@ -212,10 +224,10 @@ impl<K, T> Registry<K, T> {
         &self,
         shard: usize,
         state: &mut ShardState<K, T>,
-        topic: Arc<Topic<K, T>>,
+        topic: TopicArc<K, T>,
         by_writer: bool,
         eq: impl Fn(&K) -> bool,
-    ) -> Result<Arc<Topic<K, T>>, Arc<Topic<K, T>>> {
+    ) -> Result<TopicArc<K, T>, TopicArc<K, T>> {
         if self.topics.add(1) >= self.max_topics {
             self.topics.sub(1);
             return Err(topic);
@@ -251,7 +263,7 @@ impl<K, T> Registry<K, T> {
     }
 
     /// A reader leaves. `None`: nothing is to be done later.
-    pub(crate) fn leave(&self, topic: &Arc<Topic<K, T>>) -> Option<Later<K, T>> {
+    pub(crate) fn leave(&self, topic: &TopicArc<K, T>) -> Option<Later<K, T>> {
         let now = (!self.keep.idle.is_zero()).then(Instant::now);
         let shard = self.shard(self.shard_of(topic.hash()));
         let mut state = shard.lock();
@@ -276,6 +288,11 @@ impl<K, T> Registry<K, T> {
         if let Some(now) = now {
             self.expire_idle(shard, &mut state, now, 2, &mut later);
         }
+        drop(state);
+        if later.is_empty() {
+            trace::topics_removed(later.removed);
+            return None;
+        }
         Some(later)
     }
 
@@ -284,7 +301,7 @@ impl<K, T> Registry<K, T> {
         &self,
         shard: &Shard<K, T>,
         state: &mut ShardState<K, T>,
-        topic: &Arc<Topic<K, T>>,
+        topic: &TopicArc<K, T>,
         closing: Option<Ending>,
         later: &mut Later<K, T>,
     ) {
@@ -298,6 +315,7 @@ impl<K, T> Registry<K, T> {
         };
         let to_tear_down = topic.chain.retire(death);
         self.topics.sub(1);
+        later.removed += 1;
         // H2: what a new topic of the key will not hold: all that this one held, and what it did not hold itself.
         let floor = topic.chain.last_seq();
         let is_tombstone = topic.desk.newborn().is_none() && self.max_tombstones > 0;
@@ -333,7 +351,7 @@ impl<K, T> Registry<K, T> {
     }
 
     /// Takes a dead topic out of the table. The caller has a reference, so that no key is dropped here.
-    fn unlink(state: &mut ShardState<K, T>, topic: &Arc<Topic<K, T>>) {
+    fn unlink(state: &mut ShardState<K, T>, topic: &TopicArc<K, T>) {
         if let Ok(entry) = state.table.find_entry(topic.hash(), |other| Arc::ptr_eq(other, topic)) {
             drop(entry.remove());
         }
@@ -341,10 +359,10 @@ impl<K, T> Registry<K, T> {
 
     /// Gets a dead topic out of the writer's way: out of the newborns, or onto the list of what its index may forget. The caller has a
     /// reference, so that no key is dropped here.
-    fn bury(shard: &Shard<K, T>, state: &mut ShardState<K, T>, topic: &Arc<Topic<K, T>>) {
+    fn bury(shard: &Shard<K, T>, state: &mut ShardState<K, T>, topic: &TopicArc<K, T>) {
         let Some(index) = topic.desk.newborn() else {
             state.graves.push(Arc::clone(topic));
-            if state.graves.len() % GRAVES == 0 {
+            if state.graves.len().is_multiple_of(GRAVES) {
                 // AcqRel (pairs with `births`): only to make the writer come by.
                 shard.births.fetch_add(1, Ordering::AcqRel);
             }
@@ -421,17 +439,17 @@ impl<K, T> Shard<K, T> {
 
 impl<K, T> ShardState<K, T> {
     /// The topic or tombstone of a key.
-    pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<&Arc<Topic<K, T>>> {
+    pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<&TopicArc<K, T>> {
         self.table.find(hash, |topic| topic.hash() == hash && eq(topic.key()))
     }
 
     /// The living topic of a key.
-    pub(crate) fn find_living(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<&Arc<Topic<K, T>>> {
+    pub(crate) fn find_living(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<&TopicArc<K, T>> {
         self.find(hash, eq).filter(|topic| !topic.is_dead())
     }
 
     /// All living topics.
-    pub(crate) fn living(&self) -> impl Iterator<Item = &Arc<Topic<K, T>>> {
+    pub(crate) fn living(&self) -> impl Iterator<Item = &TopicArc<K, T>> {
         self.table.iter().filter(|topic| !topic.is_dead())
     }
 

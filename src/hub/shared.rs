@@ -19,10 +19,11 @@ use crate::{
     CloseReason, Gap, GapCause, Key, OnLastPublisher, Position,
     buffer::{BlockRef, account::Account, limits::Limits, reader::Lost},
     sync::{Arc, AtomicU64, Mutex, Ordering, Tally},
+    trace,
 };
 
 /// Blocks that the last reader of a topic frees by itself; what is longer is left to others, one block at a time.
-const FREE_AT_ONCE: usize = 64;
+const FREE_AT_ONCE: usize = 16;
 
 /// What a user gives to tell how much an event weighs.
 pub(crate) type Weigher<T> = Box<dyn Fn(&T) -> usize + Send + Sync>;
@@ -166,39 +167,40 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
     }
 
     /// Wakes those who are parked at a topic.
-    pub(crate) fn fan_out(&self, topic: &Topic<K, T>) -> Result<(), Panic> {
+    pub(crate) fn fan_out(&self, topic: &Topic<K, T>, panics: &mut FirstPanic) {
         let woken = topic.slots.fan_out(&topic.chain.word);
         self.tallies.fan_outs.add(1);
         self.tallies.wakes.add(woken.wakes);
         if woken.empty > 0 {
             self.tallies.empty.add(woken.empty);
         }
-        woken.panic.map_or(Ok(()), Err)
+        panics.note(woken.panic);
     }
 
-    /// Does what was put off until no lock is held: tears down, drops, wakes. The first panic of user code goes on when all is done.
+    /// Does what was put off until no lock is held: wakes, tears down, drops. The first panic of user code goes on when all is done.
     pub(crate) fn settle(&self, later: Later<K, T>) {
-        go_on(self.settle_quietly(later));
+        let mut panics = FirstPanic::default();
+        self.settle_quietly(later, &mut panics);
+        panics.go_on();
     }
 
-    /// The same; the first panic comes back, for who has more to do.
-    pub(crate) fn settle_quietly(&self, later: Later<K, T>) -> Result<(), Panic> {
-        let Later { mut garbage, dead, closed, topics, wakers } = later;
-        let mut first = Ok(());
+    /// The same, for who has more to do after it.
+    pub(crate) fn settle_quietly(&self, later: Later<K, T>, panics: &mut FirstPanic) {
+        let Later { mut garbage, dead, closed, topics, wakers, removed } = later;
+        trace::topics_removed(removed);
         for topic in closed {
-            first = first.and(self.fan_out(&topic));
+            self.fan_out(&topic, panics);
         }
         for waker in wakers {
-            first = first.and(panic::catch_unwind(panic::AssertUnwindSafe(|| waker.wake())));
+            panics.run(|| waker.wake());
         }
         for topic in dead {
             topic.chain.tear_down(&self.account, &mut garbage);
         }
         for block in garbage {
-            first = first.and(panic::catch_unwind(panic::AssertUnwindSafe(|| self.free(block))));
+            panics.run(|| self.free(block));
         }
-        // The drop of a key is user code, too.
-        first.and(panic::catch_unwind(panic::AssertUnwindSafe(|| drop(topics))))
+        panics.run(|| drop(topics));
     }
 
     /// Frees the beginning of a chain, and leaves a long rest to the lane.
@@ -262,7 +264,8 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
 
     /// Closes every topic, and the hub.
     pub(crate) fn shutdown(&self, reason: &CloseReason) {
-        let mut first = Ok(());
+        trace::shut_down(reason);
+        let mut panics = FirstPanic::default();
         for index in 0..self.registry.shard_count() {
             let mut later = Later::default();
             let shard = self.registry.shard(index);
@@ -279,9 +282,9 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             drop(state);
             drop(topics);
             // A panicking waker must not keep the news from the keys of the other shards.
-            first = first.and(self.settle_quietly(later));
+            self.settle_quietly(later, &mut panics);
         }
-        go_on(first);
+        panics.go_on();
     }
 
     pub(crate) fn is_shutdown(&self) -> Option<CloseReason> {
@@ -291,16 +294,31 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
     }
 }
 
-/// The payload of a panic of user code.
-pub(crate) type Panic = Box<dyn Any + Send>;
+/// The first panic of user code, held back until all that is to be done is done.
+#[derive(Default)]
+pub(crate) struct FirstPanic(Option<Box<dyn Any + Send>>);
 
-/// Lets a panic that was held back go on.
-pub(crate) fn go_on(result: Result<(), Panic>) {
-    // A panic on the way out of a panic would abort the process.
-    if let Err(payload) = result
-        && !std::thread::panicking()
-    {
-        panic::resume_unwind(payload);
+impl FirstPanic {
+    /// Runs user code.
+    pub(crate) fn run(&mut self, f: impl FnOnce()) {
+        // What `f` touches is either its own or dropped here.
+        let result = panic::catch_unwind(panic::AssertUnwindSafe(f));
+        self.note(result.err());
+    }
+
+    pub(crate) fn note(&mut self, panic: Option<Box<dyn Any + Send>>) {
+        if self.0.is_none() {
+            self.0 = panic;
+        }
+    }
+
+    /// Lets it go on. (A panic on the way out of a panic would abort the process.)
+    pub(crate) fn go_on(self) {
+        if let Some(payload) = self.0
+            && !std::thread::panicking()
+        {
+            panic::resume_unwind(payload);
+        }
     }
 }
 

@@ -4,12 +4,11 @@ use std::{
     error::Error,
     fmt,
     future::Future,
-    panic,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
 
-use super::shared::go_on;
+use super::shared::FirstPanic;
 use crate::{
     Event, Position,
     sync::{Arc, Mutex, PlainArc},
@@ -111,11 +110,11 @@ impl<T> Drop for Leader<'_, T> {
         let next = self.outcome.take().map_or(State::Abandoned, State::Done);
         let before = std::mem::replace(&mut *self.flight.0.lock(), next);
         if let State::Running { waiting, .. } = before {
-            let mut first = Ok(());
+            let mut panics = FirstPanic::default();
             for (_, waker) in waiting {
-                first = first.and(panic::catch_unwind(panic::AssertUnwindSafe(|| waker.wake())));
+                panics.run(|| waker.wake());
             }
-            go_on(first);
+            panics.go_on();
         }
     }
 }

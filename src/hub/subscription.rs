@@ -8,11 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{shared::Shared, topic::Topic};
+use super::{shared::Shared, topic::TopicArc};
 use crate::{
     CloseReason, Closed, Event, Gap, GapCause, Key, Position, Received, ReceivedRef, RecvTimeoutError, TryRecvError,
     buffer::reader::{Reader, Step},
     sync::{Arc, PlainArc},
+    trace,
     wake::SlotId,
 };
 
@@ -36,7 +37,7 @@ use crate::{
 pub struct Subscription<K: Key, T: Send + Sync + 'static> {
     shared: Arc<Shared<K, T>>,
     /// `tag` holds its `Parking`, `run` its results in a row.
-    reader: Reader<Arc<Topic<K, T>>, T>,
+    reader: Reader<TopicArc<K, T>, T>,
     /// What most subscriptions do not have.
     extra: Option<Box<Extra<T>>>,
 }
@@ -79,6 +80,7 @@ struct Snapshot<T> {
     gap: Option<Untold>,
 }
 
+#[cfg(not(feature = "tokio"))]
 /// Results in a row after which a reader lets others run once.
 const RUN: u8 = 128;
 
@@ -111,7 +113,7 @@ enum Found {
 }
 
 impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
-    pub(crate) fn new(shared: Arc<Shared<K, T>>, mut reader: Reader<Arc<Topic<K, T>>, T>, gap: Option<Untold>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<K, T>>, mut reader: Reader<TopicArc<K, T>, T>, gap: Option<Untold>) -> Self {
         reader.tag = Parking::NONE;
         let extra = gap.map(|gap| Box::new(Extra { gap: Some(gap), ..Extra::default() }));
         Self { shared, reader, extra }
@@ -120,7 +122,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// A subscription that ends at once.
     pub(crate) fn refused(
         shared: Arc<Shared<K, T>>,
-        reader: Reader<Arc<Topic<K, T>>, T>,
+        reader: Reader<TopicArc<K, T>, T>,
         came: Position,
         reason: CloseReason,
     ) -> Self {
@@ -129,7 +131,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         refused
     }
 
-    pub(crate) fn topic(&self) -> &Arc<Topic<K, T>> {
+    pub(crate) fn topic(&self) -> &TopicArc<K, T> {
         self.reader.home()
     }
 
@@ -138,7 +140,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         &mut self,
         items: PlainArc<[Event<T>]>,
         end: Position,
-        reader: Reader<Arc<Topic<K, T>>, T>,
+        reader: Reader<TopicArc<K, T>, T>,
         gap: Option<Untold>,
     ) {
         let tag = std::mem::replace(&mut self.reader, reader).tag;
@@ -247,10 +249,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// # Errors
     /// As [`recv`](Self::recv).
     pub fn recv_blocking(&mut self) -> Result<Received<T>, Closed> {
-        let found = match self.block_until(None)? {
-            Some(found) => found,
-            None => unreachable!("without a deadline there is no time-out"),
-        };
+        let Some(found) = self.block_until(None)? else { unreachable!("without a deadline there is no time-out") };
         Ok(self.own(found))
     }
 
@@ -339,6 +338,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             Step::Event | Step::Empty => return Ok(Found::Step),
         };
         self.shared.gaps.add(1);
+        trace::gap_told(&gap);
         Ok(Found::Gap(gap))
     }
 
@@ -371,6 +371,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         self.extra = None;
         let Untold { gap, .. } = gap?;
         self.shared.gaps.add(1);
+        trace::gap_told(&gap);
         Some(Ok(Found::Gap(gap)))
     }
 

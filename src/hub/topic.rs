@@ -24,8 +24,11 @@ pub(crate) struct Topic<K, T> {
     ending: PlainOnce<Box<Ending>>,
 }
 
+/// How topics are shared.
+pub(crate) type TopicArc<K, T> = Arc<Topic<K, T>>;
+
 // SAFETY: the chain is a field of the topic, which the Arc neither moves nor changes for another.
-unsafe impl<K, T> Home<T> for Arc<Topic<K, T>> {
+unsafe impl<K, T> Home<T> for TopicArc<K, T> {
     fn chain(&self) -> &Chain<T> {
         &self.chain
     }
@@ -144,11 +147,20 @@ impl Desk {
         self.0.set(self.0.get() & !NEWBORN | field);
     }
 
+    /// It has no reader, and does not wait to be idle for long enough either.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.0.get() & (READERS | QUEUED) == 0
+    }
+
     /// It is put into the queue of idle topics; false: it stands there already.
     pub(crate) fn queue(&self) -> bool {
         let word = self.0.get();
+        if word & QUEUED != 0 {
+            // TOUCHED stays: its time starts anew.
+            return false;
+        }
         self.0.set((word | QUEUED) & !TOUCHED);
-        word & QUEUED == 0
+        true
     }
 
     /// It is taken out of the queue; true: it had readers meanwhile.
@@ -205,7 +217,10 @@ mod tests {
         desk.queue();
         desk.join();
         assert!(desk.unqueue());
+        desk.queue();
+        desk.join();
+        assert!(!desk.queue() && desk.unqueue(), "a reader that came and went while it stood in the queue is remembered");
         desk.set_newborn(None);
-        assert_eq!((desk.readers(), desk.newborn()), (1, None));
+        assert_eq!((desk.readers(), desk.newborn()), (2, None));
     }
 }

@@ -6,14 +6,15 @@ use hashbrown::{HashTable, hash_table::Entry};
 
 use super::{
     registry::{Later, News},
-    shared::{AsKey, Owned, Shared, go_on},
-    topic::Topic,
+    shared::{AsKey, FirstPanic, Owned, Shared},
+    topic::{Topic, TopicArc},
 };
 use crate::{
     CloseReason, GapCause, Key, OnLastPublisher, Position, Published, SeqError,
     buffer::chain::{Appended, Garbage, Incoming},
     few::Few,
     sync::Arc,
+    trace,
 };
 
 /// Tables of the index: one that grows holds up a publish for a sixty-fourth of the time.
@@ -23,7 +24,7 @@ const TABLES: usize = if cfg!(keywake_loom) { 1 } else { 64 };
 pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
     shared: Arc<Shared<K, T>>,
     /// Every topic that an event was appended to, and some that are dead.
-    index: Box<[HashTable<Arc<Topic<K, T>>>]>,
+    index: Box<[HashTable<TopicArc<K, T>>]>,
     /// Per shard, the births that were looked into.
     seen: Box<[u32]>,
     /// The seq given last.
@@ -35,34 +36,41 @@ pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
 
 /// What the writer leaves to be done outside of its lock.
 pub(crate) struct After<K, T> {
-    wake: Few<Arc<Topic<K, T>>>,
+    wake: Few<TopicArc<K, T>>,
     garbage: Garbage<T>,
     /// Topics to be dropped, with their keys.
-    topics: Option<Box<Vec<Arc<Topic<K, T>>>>>,
+    topics: Few<TopicArc<K, T>>,
+    /// How many topics were made.
+    made: u32,
 }
 
 impl<K, T> Default for After<K, T> {
     fn default() -> Self {
-        Self { wake: Few::default(), garbage: Garbage::default(), topics: None }
+        Self { wake: Few::default(), garbage: Garbage::default(), topics: Few::default(), made: 0 }
     }
 }
 
 impl<K, T> After<K, T> {
     #[inline]
     fn is_empty(&self) -> bool {
-        self.wake.is_empty() && self.garbage.is_empty() && self.topics.is_none()
+        self.wake.is_empty() && self.is_wake_only()
+    }
+
+    #[inline]
+    fn is_wake_only(&self) -> bool {
+        self.garbage.is_empty() && self.topics.is_empty() && self.made == 0
     }
 
     /// Marks a topic to be woken, once.
-    fn wake(&mut self, topic: &Arc<Topic<K, T>>) {
+    fn wake(&mut self, topic: &TopicArc<K, T>) {
         // A batch compares with the last few only: another fan-out finds nobody parked, and is cheap.
         if !self.wake.has_lately(8, |other| Arc::ptr_eq(other, topic)) {
             self.wake.push(Arc::clone(topic));
         }
     }
 
-    fn drop_later(&mut self, topic: Arc<Topic<K, T>>) {
-        self.topics.get_or_insert_default().push(topic);
+    fn drop_later(&mut self, topic: TopicArc<K, T>) {
+        self.topics.push(topic);
     }
 }
 
@@ -82,10 +90,18 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         &self.shared
     }
 
-    /// What is to be settled now, outside of every lock.
+    /// What is to be settled now, outside of every lock. `None`: nothing.
     #[inline]
-    pub(crate) fn take_after(&mut self) -> Option<After<K, T>> {
-        (!self.after.is_empty()).then(|| std::mem::take(&mut self.after))
+    pub(crate) fn take_after(&mut self) -> Option<ToSettle<K, T>> {
+        if self.after.is_empty() {
+            return None;
+        }
+        if self.after.is_wake_only()
+            && let Some(topic) = self.after.wake.take_lone()
+        {
+            return Some(ToSettle::Wake(topic));
+        }
+        Some(ToSettle::All(Box::new(std::mem::take(&mut self.after))))
     }
 
     pub(crate) fn position(&self) -> Position {
@@ -290,6 +306,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         drop(state);
         match made {
             Ok(topic) => {
+                self.after.made += 1;
                 self.adopt(topic);
                 self.append(key, hash, refused.incoming)
             }
@@ -300,7 +317,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         }
     }
 
-    fn find(&self, key: &impl AsKey<K>, hash: u64) -> Option<&Arc<Topic<K, T>>> {
+    fn find(&self, key: &impl AsKey<K>, hash: u64) -> Option<&TopicArc<K, T>> {
         self.index[table_of(hash)].find(hash, |topic| topic.hash() == hash && key.is(topic.key()))
     }
 
@@ -320,9 +337,9 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     }
 
     /// Takes a topic into the index, in place of a dead one of the same key.
-    fn adopt(&mut self, topic: Arc<Topic<K, T>>) {
+    fn adopt(&mut self, topic: TopicArc<K, T>) {
         let hash = topic.hash();
-        let is_same = |other: &Arc<Topic<K, T>>| other.hash() == hash && other.key() == topic.key();
+        let is_same = |other: &TopicArc<K, T>| other.hash() == hash && other.key() == topic.key();
         let old = match self.index[table_of(hash)].entry(hash, is_same, |topic| topic.hash()) {
             Entry::Occupied(mut entry) => Some(std::mem::replace(entry.get_mut(), topic)),
             Entry::Vacant(entry) => {
@@ -349,17 +366,32 @@ impl<K: Key, T: Send + Sync + 'static> Drop for Writer<K, T> {
     }
 }
 
+/// What a publish left to be done.
+pub(crate) enum ToSettle<K, T> {
+    All(Box<After<K, T>>),
+    /// The usual: the readers of one topic are to be woken.
+    Wake(TopicArc<K, T>),
+}
+
 /// Does what a publish left to be done: wakes first, then drops.
-#[cold]
-pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: After<K, T>) {
-    let After { wake, garbage, topics } = after;
-    let mut first = Ok(());
-    for topic in wake {
-        first = first.and(shared.fan_out(&topic));
+pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: ToSettle<K, T>) {
+    let mut panics = FirstPanic::default();
+    match after {
+        ToSettle::Wake(topic) => shared.fan_out(&topic, &mut panics),
+        ToSettle::All(after) => settle_all(shared, *after, &mut panics),
     }
-    drop(topics);
-    shared.settle(Later { garbage, ..Later::default() });
-    go_on(first);
+    panics.go_on();
+}
+
+#[cold]
+fn settle_all<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: After<K, T>, panics: &mut FirstPanic) {
+    let After { wake, garbage, topics, made } = after;
+    trace::topics_made(made);
+    for topic in wake {
+        shared.fan_out(&topic, panics);
+    }
+    panics.run(|| drop(topics));
+    shared.settle_quietly(Later { garbage, ..Later::default() }, panics);
 }
 
 /// An event that no topic took, and whether the index has a dead topic of its key.
@@ -386,7 +418,7 @@ fn table_of(hash: u64) -> usize {
 /// The byte budget over the whole hub: blocks in the order in which they were started.
 struct Budget<K, T> {
     bytes: u64,
-    blocks: VecDeque<(Arc<Topic<K, T>>, u64)>,
+    blocks: VecDeque<(TopicArc<K, T>, u64)>,
     /// Length at which entries of blocks that are gone are thrown out.
     tidy_at: usize,
 }
@@ -398,7 +430,7 @@ impl<K, T> Budget<K, T> {
 
     fn enforce(
         &mut self,
-        topic: &Arc<Topic<K, T>>,
+        topic: &TopicArc<K, T>,
         appended: &Appended,
         account: &crate::buffer::account::Account,
         garbage: &mut Garbage<T>,

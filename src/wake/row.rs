@@ -49,6 +49,16 @@ pub(crate) struct Woken {
     pub(super) left: bool,
 }
 
+impl Woken {
+    fn wake(&mut self, waker: Waker) {
+        self.wakes += 1;
+        // A waker is user code: its panic must not cost the others their wake.
+        if let Err(payload) = panic::catch_unwind(panic::AssertUnwindSafe(|| waker.wake())) {
+            self.panic.get_or_insert(payload);
+        }
+    }
+}
+
 impl std::fmt::Debug for Woken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Woken").field("wakes", &self.wakes).field("empty", &self.empty).finish_non_exhaustive()
@@ -108,7 +118,7 @@ impl Row<'_> {
         if bits & parked(slot) != 0 {
             let waker = self.cells[slot].with(|cell| {
                 // SAFETY: W1: P was set and we took it off, so the cell is full and ours.
-                unsafe { (*cell).assume_init_read() }
+                unsafe { cell.cast::<Waker>().read() }
             });
             drop(waker);
         }
@@ -120,7 +130,7 @@ impl Row<'_> {
         self.cells[slot].with(|cell| {
             // SAFETY: W1: while H shows, the cell is only read: its bytes are those of the waker last put there. The copy is neither
             // dropped nor used but for a comparison of its two words.
-            let copy = std::mem::ManuallyDrop::new(unsafe { (*cell).assume_init_read() });
+            let copy = std::mem::ManuallyDrop::new(unsafe { cell.cast::<Waker>().read() });
             copy.will_wake(waker)
         })
     }
@@ -128,36 +138,53 @@ impl Row<'_> {
     /// Wakes every parked reader that has not seen `count`; with `all` every parked reader (the topic is closed).
     pub(super) fn wake_behind(self, count: u64, all: bool, woken: &mut Woken) {
         let Some(taken) = self.hold_behind(count, all, woken) else { return };
-        let mut wakers: [MaybeUninit<Waker>; WIDTH] = [const { MaybeUninit::uninit() }; WIDTH];
-        let mut number = 0;
+        if taken.is_power_of_two() {
+            // One: no list.
+            let waker = self.look_again(taken.trailing_zeros() as usize, count, all, woken);
+            self.release(taken, if waker.is_none() { taken } else { 0 }, woken);
+            if let Some(waker) = waker {
+                woken.wake(waker);
+            }
+            return;
+        }
+        let mut batch = Batch { wakers: [const { MaybeUninit::uninit() }; WIDTH], at: 0, number: 0, woken };
         let mut back = 0;
         for slot in slots_of(taken) {
-            if !all && !self.is_behind(slot, count) {
-                // Between our look and our taking it, it took its waker back and parked anew, having seen all: the bits look the same.
-                back |= parked(slot);
-                continue;
+            match self.look_again(slot, count, all, batch.woken) {
+                Some(waker) => batch.push(waker),
+                None => back |= parked(slot),
             }
-            wakers[number] = self.cells[slot].with(|cell| {
-                // SAFETY: W1: we turned P into H, so the cell is full, and only read until H is off.
-                MaybeUninit::new(unsafe { (*cell).assume_init_read() })
-            });
-            number += 1;
-            // What the statistics call an empty wake, asked independently of the decision above.
-            woken.empty += u64::from(!all && !self.is_behind(slot, count));
         }
+        self.release(taken, back, batch.woken);
+        batch.run();
+    }
+
+    /// Takes the waker out of a held slot. `None`: between our look and our taking it, its reader took the waker back and parked anew,
+    /// having seen all, so that the bits look the same; it stays parked.
+    fn look_again(self, slot: usize, count: u64, all: bool, woken: &mut Woken) -> Option<Waker> {
+        if !all && !self.is_behind(slot, count) {
+            return None;
+        }
+        // What the statistics call an empty wake, asked independently of the decision above.
+        woken.empty += u64::from(!all && !self.is_behind(slot, count));
+        Some(self.cells[slot].with(|cell| {
+            // SAFETY: W1: we turned P into H, so the cell is full, and only read until H is off.
+            unsafe { cell.cast::<Waker>().read() }
+        }))
+    }
+
+    /// Takes H off, and lets those of `back` stay parked.
+    fn release(self, taken: u64, back: u64, woken: &mut Woken) {
         // Release (pairs with the acquiring loads and read-modify-writes of `put` and `take`): the cells are not read after this. P
         // of those that stay parked was off since we took it, so the exclusive-or sets it.
         self.bits.fetch_xor((taken << 32) | back, Ordering::Release);
         woken.left |= back != 0;
-        let mut batch = Batch { wakers, at: 0, number, woken };
-        batch.run();
     }
 
     /// Turns P into H for all that are behind. `None`: nobody is.
     fn hold_behind(self, count: u64, all: bool, woken: &mut Woken) -> Option<u64> {
-        // AcqRel (pairs with `put`): a read-modify-write even where nothing is set, so that a parker that comes after it sees the
-        // count that made us come; a load would let both miss each other.
-        let mut bits = self.bits.fetch_or(0, Ordering::AcqRel);
+        // Acquire (pairs with `put`): `seen` of those whose P shows is visible.
+        let mut bits = self.bits.load(Ordering::Acquire);
         loop {
             let mut taken = 0;
             for slot in slots_of(bits & self.parked_mask()) {
@@ -165,16 +192,14 @@ impl Row<'_> {
                     taken |= parked(slot);
                 }
             }
-            let left = bits & self.parked_mask() & !taken != 0;
-            if taken == 0 {
-                woken.left |= left;
-                return None;
-            }
-            // Acquire (pairs with `put`): the wakers are visible. Failure Acquire: `seen` of a newcomer is.
-            match self.bits.compare_exchange_weak(bits, (bits & !taken) | (taken << 32), Ordering::Acquire, Ordering::Acquire) {
+            // The same exchange where nothing is taken: a read-modify-write, so that a parker that comes after it sees the count that
+            // made us come; with a load alone, both could miss each other.
+            let next = (bits & !taken) | (taken << 32);
+            // AcqRel (pairs with `put`): the wakers are visible; see there. Failure Acquire: `seen` of a newcomer is visible.
+            match self.bits.compare_exchange_weak(bits, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    woken.left |= left;
-                    return Some(taken);
+                    woken.left |= next & self.parked_mask() != 0;
+                    return (taken != 0).then_some(taken);
                 }
                 Err(current) => bits = current,
             }
@@ -209,17 +234,18 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    fn push(&mut self, waker: Waker) {
+        self.wakers[self.number].write(waker);
+        self.number += 1;
+    }
+
     fn run(&mut self) {
         while self.at < self.number {
             let at = self.at;
             self.at += 1;
             // SAFETY: the first `number` are written, and each is read once, since `at` moves on.
             let waker = unsafe { self.wakers[at].assume_init_read() };
-            self.woken.wakes += 1;
-            // A waker is user code: its panic must not cost the others their wake.
-            if let Err(payload) = panic::catch_unwind(panic::AssertUnwindSafe(|| waker.wake())) {
-                self.woken.panic.get_or_insert(payload);
-            }
+            self.woken.wake(waker);
         }
     }
 }

@@ -154,6 +154,9 @@ impl SlotId {
     }
 }
 
+/// A group, and the index of a row in it.
+type InGroup<'a> = (&'a Group, usize);
+
 /// See the module.
 pub(crate) struct Slots {
     seat: Seat,
@@ -254,7 +257,7 @@ impl Slots {
     }
 
     #[inline]
-    fn find(&self, id: SlotId) -> Option<(Row<'_>, usize, Option<(&Group, usize)>)> {
+    fn find(&self, id: SlotId) -> Option<(Row<'_>, usize, Option<InGroup<'_>>)> {
         if id.0 == 0 {
             return Some((self.seat.row(), 0, None));
         }
@@ -316,7 +319,7 @@ impl Rest {
     }
 
     /// The group of a row behind the first one, and the row's index in it.
-    fn group(&self, row: usize) -> Option<(&Group, usize)> {
+    fn group(&self, row: usize) -> Option<InGroup<'_>> {
         let (segment, index) = Self::segment_of(row / GROUP);
         Some((&self.segment(segment)?[index], row % GROUP))
     }

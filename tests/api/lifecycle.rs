@@ -11,7 +11,7 @@ use std::{
 use keywake::{Builder, CloseReason, Hub, Position, Received, Start, TryRecvError, hub};
 
 use crate::support::{
-    Counted, CountingWaker, Ledger, assert_closed, assert_empty, block_on, drain, next_event, next_gap, park, within_limit,
+    Counted, CountingWaker, LIMIT, Ledger, assert_closed, assert_empty, block_on, drain, next_event, next_gap, park, within_limit,
 };
 
 #[test]
@@ -269,6 +269,40 @@ fn wait_for_reader_waits_again_for_a_key_that_was_left() {
 
 fn poll_once(hub: &Hub<String, u64>, key: &str) -> Poll<Result<(), keywake::Closed>> {
     pin!(hub.wait_for_reader(key)).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn wait_for_reader_looks_at_readers_and_not_at_topics() {
+    let (mut publisher, hub) = Builder::<String, u64>::new().keep_idle(LIMIT).retain_unread(true).build();
+    drop(hub.subscribe("left"));
+    publisher.publish("unread", 1);
+    for key in ["left", "unread"] {
+        let waiter = hub.clone();
+        let mut wait = pin!(waiter.wait_for_reader(key));
+        let waker = CountingWaker::new();
+        let task = Waker::from(Arc::clone(&waker));
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&task)).is_pending());
+        let _sub = hub.subscribe(key);
+        assert_eq!(waker.wakes(), 1);
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&task)).is_ready());
+    }
+}
+
+#[test]
+fn wait_for_reader_that_is_given_up_or_moved_leaves_no_waker_behind() {
+    let (_publisher, hub) = hub::<String, u64>();
+    let (old, new) = (CountingWaker::new(), CountingWaker::new());
+    {
+        let mut wait = pin!(hub.wait_for_reader("a"));
+        for waker in [&old, &old, &new] {
+            let task = Waker::from(Arc::clone(waker));
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&task)).is_pending());
+        }
+        assert_eq!((Arc::strong_count(&old), Arc::strong_count(&new)), (1, 2));
+    }
+    assert_eq!(Arc::strong_count(&new), 1);
+    drop(hub.subscribe("a"));
+    assert_eq!((old.wakes(), new.wakes()), (0, 0));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::{
 use keywake::{Builder, Hub, Position, Publisher, Received, SnapshotFailed, Subscription};
 use tokio::sync::oneshot;
 
-use crate::support::{CountingWaker, assert_empty, block_on, drain, event, next_event, next_gap, within_limit};
+use crate::support::{CountingWaker, assert_empty, block_on, drain, next_event, next_gap, within_limit};
 
 type Snapshotting<'a> = Pin<Box<dyn Future<Output = Result<Subscription<String, u64>, SnapshotFailed>> + 'a>>;
 
@@ -308,19 +308,40 @@ fn cancelled_leader_hands_over_to_a_joiner() {
 #[test]
 fn cancelled_joiner_leaves_the_leader_alone() {
     let (mut publisher, hub) = hub_of_epoch_7();
-    let waker = CountingWaker::new();
+    let (waker, joiner_waker) = (CountingWaker::new(), CountingWaker::new());
     let (answer, wait) = oneshot::channel();
     let mut leader: Snapshotting<'_> = Box::pin(hub.subscribe_with_snapshot("a", move || answered_by(wait)));
     let mut joiner: Snapshotting<'_> = Box::pin(hub.subscribe_with_snapshot("a", || ready(state(&[], 0))));
     assert!(poll(&mut leader, &waker).is_pending());
-    assert!(poll(&mut joiner, &waker).is_pending());
+    assert!(poll(&mut joiner, &joiner_waker).is_pending());
+    assert!(poll(&mut joiner, &joiner_waker).is_pending());
+    assert_eq!(Arc::strong_count(&joiner_waker), 2, "one registration");
     drop(joiner);
+    assert_eq!(Arc::strong_count(&joiner_waker), 1, "none is left");
     assert_eq!(hub.readers("a"), 1);
     answer.send(Ok((vec![9], Position::new(7, 0)))).expect("the leader waits");
     let Poll::Ready(Ok(mut sub)) = poll(&mut leader, &waker) else { panic!("expected the subscription") };
     publisher.publish("a", 1);
     assert_eq!(take_snapshot(&mut sub).0, [9]);
     assert_eq!(drain(&mut sub), [1]);
+}
+
+#[test]
+fn key_that_is_closed_while_its_snapshot_is_taken_ends_behind_it() {
+    let (mut publisher, hub) = hub_of_epoch_7();
+    let mut sub = block_on(hub.subscribe_with_snapshot("a", || {
+        publisher.publish("a", 1);
+        assert!(hub.close("a", keywake::CloseReason::KeyClosed));
+        ready(state(&[10], 0))
+    }))
+    .expect("the snapshot is there");
+    assert_eq!(take_snapshot(&mut sub).0, [10]);
+    assert_eq!(drain(&mut sub), [1]);
+    crate::support::assert_closed(&mut sub);
+    // Whoever comes now has nothing to do with the old one.
+    let mut new = block_on(hub.subscribe_with_snapshot("a", || ready(state(&[20], 1)))).expect("the snapshot is there");
+    assert_eq!(take_snapshot(&mut new).0, [20]);
+    assert_empty(&mut new);
 }
 
 #[test]
@@ -400,7 +421,7 @@ fn count_up(counter: &Mutex<Counter>, stop: &AtomicBool) {
 }
 
 /// The snapshot and a stretch of what follows must join without an event twice and without one missing.
-fn snapshot_and_follow(hub: &Hub<String, u64>, counter: &Mutex<Counter>) {
+fn snapshot_and_follow(hub: &Hub<String, u64>, counter: &Mutex<Counter>, is_kept: bool) {
     let mut sub = block_on(hub.subscribe_with_snapshot("a", || {
         // The position first, then the state.
         let position = hub.position();
@@ -412,24 +433,46 @@ fn snapshot_and_follow(hub: &Hub<String, u64>, counter: &Mutex<Counter>) {
     assert_eq!(position.seq(), values[0]);
     // The state may be newer than the position; what follows starts right behind the position.
     assert!(values[1] >= values[0]);
-    for value in (values[0] + 1..).take(20) {
-        assert_eq!(*event(sub.recv_blocking().expect("the hub is open")), value);
+    let mut last = values[0];
+    for n in 0..20 {
+        match sub.recv_blocking().expect("the hub is open") {
+            Received::Event(event) => {
+                assert_eq!((*event, event.seq()), (last + 1, last + 1));
+                last = *event;
+            }
+            // An event that was just being published when the key got its first reader: the state has it, and it is told.
+            Received::Gap(gap) => {
+                assert!(!is_kept && n == 0 && gap.from == last && gap.to <= values[1], "{gap:?} at {n} behind {values:?}");
+                last = gap.to;
+            }
+            _ => panic!("neither an event nor a gap"),
+        }
     }
 }
 
-#[test]
-fn snapshot_and_following_join_without_a_seam_under_a_busy_writer() {
-    within_limit(|| {
+fn follow_under_a_busy_writer(keep: bool) {
+    within_limit(move || {
         let (publisher, hub) = Builder::<String, u64>::new().epoch(7).retain_events(usize::MAX).build();
         let counter = Mutex::new(Counter { value: 0, publisher });
         let stop = AtomicBool::new(false);
+        let _keeper = keep.then(|| hub.subscribe("a"));
         thread::scope(|scope| {
             scope.spawn(|| count_up(&counter, &stop));
-            let follow = || (0..300).for_each(|_| snapshot_and_follow(&hub, &counter));
+            let follow = || (0..300).for_each(|_| snapshot_and_follow(&hub, &counter, keep));
             let readers = [scope.spawn(follow), scope.spawn(follow), scope.spawn(follow)];
             let failed = readers.into_iter().map(thread::ScopedJoinHandle::join).filter(Result::is_err).count();
             stop.store(true, Ordering::Relaxed);
             assert_eq!(failed, 0, "readers failed");
         });
     });
+}
+
+#[test]
+fn snapshot_and_following_join_without_a_seam_under_a_busy_writer() {
+    follow_under_a_busy_writer(true);
+}
+
+#[test]
+fn snapshot_for_a_keys_first_reader_joins_or_tells_the_event_in_flight() {
+    follow_under_a_busy_writer(false);
 }

@@ -206,7 +206,7 @@ fn sleeping_reader_pins_a_block_and_not_everything_since() {
 
 // hyperlane-monorepo #4190: a large capacity was paid for at once, and never given back when drained.
 #[test]
-fn retention_without_a_bound_by_count_still_works_by_age_and_close() {
+fn retention_without_a_bound_by_count_still_works_by_age() {
     let ledger = Ledger::new(1_000);
     let (mut publisher, hub) = Builder::<String, crate::support::Counted>::new()
         .retain_events(usize::MAX)

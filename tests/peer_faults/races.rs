@@ -1,6 +1,7 @@
 //! Real threads against each other; `loom_tests` has the same protocols as models.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc, Barrier,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,7 +11,7 @@ use std::{
 
 use keywake::{Builder, CloseReason, Hub, Position, Publisher, Received, SharedPublisher, Start, Subscription, hub};
 
-use crate::support::{Counted, CountingWaker, Ledger, block_on, event, park, within_limit};
+use crate::support::{Counted, CountingWaker, Ledger, block_on, event, park, poll, within_limit};
 
 /// Two threads that start as close together as they can, some hundred times.
 fn race<A, B>(rounds: usize, mut round: impl FnMut() -> (A, B))
@@ -196,6 +197,57 @@ fn churn(idle: std::time::Duration, keys: u64) {
         assert_eq!(failed, 0, "readers failed");
     });
     assert_eq!(hub.stats().empty_wakes, 0);
+}
+
+/// Waits on ever other keys of a thousand, sometimes takes what came, sometimes leaves. The answer is how often it was woken.
+fn wait_here_and_there(hub: &Hub<u64, u64>, seed: u64) -> usize {
+    let mut random = seed;
+    let mut waiting: VecDeque<(Subscription<u64, u64>, Arc<CountingWaker>)> = VecDeque::new();
+    let mut wakes = 0;
+    // As long as it takes on a busy machine; the caller has the limit.
+    while wakes < 500 || !waiting.is_empty() {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if wakes < 500 && waiting.len() < 100 {
+            waiting.push_back((hub.subscribe(&((random >> 33) % 1_000)), CountingWaker::new()));
+        }
+        let Some((mut sub, waker)) = waiting.pop_front() else { continue };
+        // Parks, or takes what came since and parks then.
+        while poll(&mut sub, &waker).is_ready() {}
+        if wakes < 500 && random >> 62 != 0 {
+            waiting.push_back((sub, waker));
+            continue;
+        }
+        drop(sub);
+        // A wake may be on its way from the publisher.
+        while Arc::strong_count(&waker) > 1 {
+            thread::yield_now();
+        }
+        wakes += waker.wakes();
+    }
+    wakes
+}
+
+// tokio #3168: wakes that found nothing, under load. Here none is given to who has seen all.
+#[test]
+fn no_wake_is_empty_while_threads_churn_a_thousand_keys() {
+    within_limit(|| {
+        let (mut publisher, hub) = hub::<u64, u64>();
+        let stop = AtomicBool::new(false);
+        let wakes: usize = thread::scope(|scope| {
+            let writer = scope.spawn(|| keep_publishing(&mut publisher, 1_000, &stop));
+            let hub = &hub;
+            let readers: Vec<_> = (1..=3).map(|seed| scope.spawn(move || wait_here_and_there(hub, seed))).collect();
+            let wakes = readers.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>();
+            stop.store(true, Ordering::Relaxed);
+            writer.join().expect("the writer does not panic");
+            wakes.into_iter().map(|wakes| wakes.expect("the reader does not panic")).sum()
+        });
+        let stats = hub.stats();
+        assert_eq!(stats.empty_wakes, 0);
+        // A reader that meets a wake of its slot's last owner wakes itself, which nobody counts.
+        assert!(stats.wakes <= u64::try_from(wakes).expect("small"));
+        assert_eq!((stats.readers, stats.topics), (0, 0));
+    });
 }
 
 // crossbeam #971, RUSTSEC-2025-0024: blocks were freed twice, or not, when both ends went at once.

@@ -177,6 +177,22 @@ fn idle_time_counts_from_the_last_leaving() {
     assert_eq!(hub.topics(), 0);
 }
 
+// The same where the reader was there only for a moment, and nobody looked.
+#[test]
+fn idle_time_starts_anew_with_every_reader() {
+    let idle = Duration::from_millis(200);
+    let (_publisher, hub) = Builder::<String, u64>::new().keep_idle(idle).build();
+    drop(hub.subscribe("a"));
+    let first_left = Instant::now();
+    std::thread::sleep(Duration::from_millis(150));
+    drop(hub.subscribe("a"));
+    // The time of the first reader is over, that of the second is not.
+    hub.sweep(first_left + Duration::from_millis(210));
+    assert_eq!(hub.topics(), 1);
+    hub.sweep(Instant::now() + 3 * idle);
+    assert_eq!(hub.topics(), 0);
+}
+
 // consul 1.3 "stale timer evicts by key": an old expiry must not remove the key's new topic.
 #[test]
 fn old_expiry_does_not_remove_a_new_topic_of_the_same_key() {
@@ -230,4 +246,22 @@ fn close_and_shutdown_free_what_nobody_reads() {
     assert_eq!(ledger.dropped(), 10);
     hub.shutdown(CloseReason::Shutdown);
     ledger.assert_each_dropped_once();
+}
+
+// A client that reconnects all day must not push the exact memory of quiet keys out.
+#[test]
+fn key_that_comes_and_goes_does_not_make_the_hub_forget_others() {
+    let (mut publisher, hub) = Builder::<u64, u64>::new().build();
+    for key in 0..1_000 {
+        let sub = hub.subscribe(&key);
+        publisher.publish(&key, key);
+        drop(sub);
+    }
+    assert_eq!(hub.stats().tombstones, 1_000);
+    for value in 0..5_000 {
+        let sub = hub.subscribe(&7);
+        publisher.publish(&7, value);
+        drop(sub);
+    }
+    assert_eq!(hub.stats().tombstones, 1_000);
 }

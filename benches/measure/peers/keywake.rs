@@ -1,0 +1,55 @@
+//! keywake itself.
+
+use keywake::{Builder, Hub, Publisher, Received, Subscription};
+
+use super::Peer;
+
+/// A hub with default settings but for `retain_events`; no relay, wakes are given inline.
+#[derive(Clone)]
+pub(crate) struct Keywake(pub(crate) Hub<u64, u64>);
+
+impl Peer for Keywake {
+    const NAME: &'static str = "keywake";
+    const KEYED: bool = true;
+    type Writer = Publisher<u64, u64>;
+    type Reader = Subscription<u64, u64>;
+
+    fn open(retained: usize) -> (Self::Writer, Self) {
+        let (publisher, hub) = Builder::new().retain_events(retained).build();
+        (publisher, Self(hub))
+    }
+
+    #[inline]
+    fn publish(writer: &mut Self::Writer, key: u64, event: u64) -> usize {
+        writer.publish(&key, event).readers
+    }
+
+    #[inline]
+    fn subscribe(&self, key: u64) -> Self::Reader {
+        self.0.subscribe(&key)
+    }
+
+    #[inline]
+    fn unsubscribe(&self, _key: u64, reader: Self::Reader) {
+        drop(reader);
+    }
+
+    #[inline]
+    fn try_recv(reader: &mut Self::Reader) -> Option<u64> {
+        loop {
+            match reader.try_recv() {
+                Ok(Received::Event(event)) => return Some(*event),
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    async fn recv(reader: &mut Self::Reader) -> u64 {
+        loop {
+            if let Received::Event(event) = reader.recv().await.expect("the hub is open") {
+                return *event;
+            }
+        }
+    }
+}

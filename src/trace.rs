@@ -1,0 +1,37 @@
+//! Life-cycle events for the `tracing` feature; nothing without it. Called outside of every lock, since a subscriber is user code.
+
+use crate::{CloseReason, Gap};
+
+/// Topics were made.
+#[inline]
+pub(crate) fn topics_made(number: u32) {
+    if number > 0 {
+        #[cfg(feature = "tracing")]
+        tracing::trace!(target: "keywake", number, "topics made");
+    }
+}
+
+/// Topics are gone.
+#[inline]
+pub(crate) fn topics_removed(number: u32) {
+    if number > 0 {
+        #[cfg(feature = "tracing")]
+        tracing::trace!(target: "keywake", number, "topics removed");
+    }
+}
+
+/// A reader was told of a loss.
+#[inline]
+pub(crate) fn gap_told(gap: &Gap) {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(target: "keywake", from = gap.from, to = gap.to, missed = gap.missed, cause = ?gap.cause, "gap told");
+    let _ = gap;
+}
+
+/// The hub was shut down.
+#[inline]
+pub(crate) fn shut_down(reason: &CloseReason) {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(target: "keywake", %reason, "hub shut down");
+    let _ = reason;
+}
