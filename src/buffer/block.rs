@@ -280,8 +280,9 @@ impl<T> BlockRef<T> {
     /// whoever has the chain's ends locked or the chain for itself.
     pub(crate) fn sever(&self) -> Option<Self> {
         let header = self.header();
+        // Nobody inside: we go in and stay there for good, so that nobody who comes later is the last one out, and the link is ours.
         // AcqRel (pairs with `hop`): see there. Failure Relaxed: nothing is read on the strength of it.
-        if header.gate.compare_exchange(0, SEVERED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if header.gate.compare_exchange(0, SEVERED + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             return self.take_link();
         }
         // A reader is just following the link, and may be the one to cut it; until SEVERED shows, nobody cuts.
@@ -294,8 +295,8 @@ impl<T> BlockRef<T> {
         next
     }
 
-    /// Two may come here (the severing thread finds nobody inside; later a reader goes in, finds SEVERED and is the last one
-    /// out); the swap lets one of them have the link.
+    /// Two may come here (the severing thread sees a reader go out before SEVERED shows; later another one goes in, finds SEVERED and
+    /// is the last one out); the swap lets one of them have the link.
     fn take_link(&self) -> Option<Self> {
         // Acquire (pairs with `link`): we may be the one to drop the next block.
         let next = self.header().next.swap(ptr::null_mut(), Ordering::Acquire);

@@ -138,6 +138,20 @@ impl Word {
         State(self.0.fetch_or(flags, Ordering::AcqRel))
     }
 
+    /// The topic dies a vacant death, if it has still `count` events. `None`: it has more, and lives on. Otherwise as `retire`.
+    pub(crate) fn retire_at(&self, count: u64) -> Option<State> {
+        // Relaxed: only a guess for the exchange below.
+        let mut word = self.0.load(Ordering::Relaxed);
+        while word >> COUNT_SHIFT == count {
+            // AcqRel: as `retire`. Failure Relaxed: we look again, or give up.
+            match self.0.compare_exchange_weak(word, word | DEAD | VACANT, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some(State(word)),
+                Err(current) => word = current,
+            }
+        }
+        None
+    }
+
     /// The last reader of a closed topic leaves. Who tears down: as for `retire`.
     pub(crate) fn vacate(&self) -> State {
         // AcqRel (pairs with `append` and `exit`): as `retire`.

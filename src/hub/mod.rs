@@ -53,7 +53,7 @@ pub use stats::{Stats, TopicStats};
 pub use subscription::{Recv, Subscription};
 
 use self::{
-    registry::Later,
+    registry::{Later, Removal},
     shared::{AsKey, Borrowed, FirstPanic, Numbering, Owned, Shared},
     snapshot::{Landing, Role, Taken},
     subscription::Untold,
@@ -365,7 +365,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         let topic = state.find_living(hash, |other| other.borrow() == key).cloned();
         if let Some(topic) = &topic {
             let ending = Ending { reason, seq: self.shared.progress.completed() };
-            self.shared.registry.remove(shard, &mut state, topic, Some(ending), &mut later);
+            self.shared.registry.remove(shard, &mut state, topic, Removal::Close(ending), &mut later);
         }
         drop(state);
         self.shared.settle(later);
@@ -412,7 +412,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
                 let empty = |topic: &&TopicArc<K, T>| topic.desk.is_forgotten() && topic.chain.retained() == 0;
                 let topics: Vec<_> = state.living().filter(empty).cloned().collect();
                 for topic in topics {
-                    registry.remove(shard, &mut state, &topic, None, &mut later);
+                    registry.remove(shard, &mut state, &topic, Removal::IfEmpty, &mut later);
                 }
             }
             registry.expire_idle(shard, &mut state, now, usize::MAX, &mut later);

@@ -39,6 +39,16 @@ pub(crate) struct Registry<K, T> {
     keep: Keep,
 }
 
+/// Why a topic is taken out.
+pub(crate) enum Removal {
+    /// It is closed.
+    Close(Ending),
+    /// Nobody reads it; it stays if it holds something.
+    IfEmpty,
+    /// Nobody reads it.
+    Unread,
+}
+
 /// When a topic without readers goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
@@ -71,6 +81,8 @@ pub(crate) struct ShardState<K, T> {
     /// Dead topics that are of no more use in the writer's index.
     graves: Vec<TopicArc<K, T>>,
     tombstones: VecDeque<TopicArc<K, T>>,
+    /// How many of these are not folded.
+    living_tombstones: usize,
     /// Topics without readers, by when they became so.
     idle: VecDeque<(Instant, TopicArc<K, T>)>,
     arrivals: Arrivals,
@@ -243,6 +255,7 @@ impl<K, T> Registry<K, T> {
             Ok(mut entry) => {
                 // A tombstone: exact, if it still is one.
                 let floor = entry.get().unkept.fold();
+                state.living_tombstones -= usize::from(floor.is_some());
                 let old = std::mem::replace(entry.get_mut(), Arc::clone(&topic));
                 if old.desk.newborn().is_none() {
                     state.graves.push(old);
@@ -281,8 +294,9 @@ impl<K, T> Registry<K, T> {
                 if topic.desk.queue() {
                     state.idle.push_back((now, Arc::clone(topic)));
                 }
-            } else if !self.keep.unread || topic.chain.retained() == 0 {
-                self.remove(shard, &mut state, topic, None, &mut later);
+            } else {
+                let how = if self.keep.unread { Removal::IfEmpty } else { Removal::Unread };
+                self.remove(shard, &mut state, topic, how, &mut later);
             }
         }
         if let Some(now) = now {
@@ -296,24 +310,28 @@ impl<K, T> Registry<K, T> {
         Some(later)
     }
 
-    /// Takes a living topic out (shard locked); `closing` for a close.
+    /// Takes a living topic out (shard locked). Only one that is `IfEmpty` may live on.
     pub(crate) fn remove(
         &self,
         shard: &Shard<K, T>,
         state: &mut ShardState<K, T>,
         topic: &TopicArc<K, T>,
-        closing: Option<Ending>,
+        how: Removal,
         later: &mut Later<K, T>,
     ) {
-        let is_vacant = topic.desk.readers() == 0;
-        let death = match (closing, is_vacant) {
-            (None, _) => Death::Vacant,
-            (Some(ending), _) => {
+        let to_tear_down = match how {
+            Removal::Close(ending) => {
                 topic.set_ending(ending);
-                if is_vacant { Death::ClosedVacant } else { Death::Closed }
+                later.closed.push(Arc::clone(topic));
+                let is_vacant = topic.desk.readers() == 0;
+                topic.chain.retire(if is_vacant { Death::ClosedVacant } else { Death::Closed })
             }
+            Removal::IfEmpty => {
+                let Some(to_tear_down) = topic.chain.retire_empty() else { return };
+                to_tear_down
+            }
+            Removal::Unread => topic.chain.retire(Death::Vacant),
         };
-        let to_tear_down = topic.chain.retire(death);
         self.topics.sub(1);
         later.removed += 1;
         // H2: what a new topic of the key will not hold: all that this one held, and what it did not hold itself.
@@ -322,15 +340,14 @@ impl<K, T> Registry<K, T> {
         if is_tombstone {
             topic.unkept.note(floor);
             state.tombstones.push_back(Arc::clone(topic));
+            state.living_tombstones += 1;
             self.limit_tombstones(shard, state, later);
         } else {
-            topic.unkept.fold();
-            self.hand_on(topic.hash(), floor);
+            // The writer may have noted an event here since the topic died.
+            let noted = topic.unkept.fold().unwrap_or(0);
+            self.hand_on(topic.hash(), floor.max(noted));
             Self::unlink(state, topic);
             Self::bury(shard, state, topic);
-        }
-        if death != Death::Vacant {
-            later.closed.push(Arc::clone(topic));
         }
         if to_tear_down {
             later.dead.push(Arc::clone(topic));
@@ -338,15 +355,26 @@ impl<K, T> Registry<K, T> {
     }
 
     fn limit_tombstones(&self, shard: &Shard<K, T>, state: &mut ShardState<K, T>, later: &mut Later<K, T>) {
-        while state.tombstones.len() > self.max_tombstones {
+        while state.living_tombstones > self.max_tombstones {
             let Some(oldest) = state.tombstones.pop_front() else { return };
             // A key that came back has folded it, and replaced it in the table.
             if let Some(seq) = oldest.unkept.fold() {
+                state.living_tombstones -= 1;
                 self.hand_on(oldest.hash(), seq);
                 Self::unlink(state, &oldest);
                 Self::bury(shard, state, &oldest);
             }
             later.topics.push(oldest);
+        }
+        if state.tombstones.len() > 2 * state.living_tombstones + 64 {
+            let all = std::mem::take(&mut state.tombstones);
+            for topic in all {
+                if topic.unkept.is_folded() {
+                    later.topics.push(topic);
+                } else {
+                    state.tombstones.push_back(topic);
+                }
+            }
         }
     }
 
@@ -397,7 +425,7 @@ impl<K, T> Registry<K, T> {
                 topic.desk.queue();
                 state.idle.push_back((now, topic));
             } else {
-                self.remove(shard, state, &topic, None, later);
+                self.remove(shard, state, &topic, if self.keep.unread { Removal::IfEmpty } else { Removal::Unread }, later);
                 later.topics.push(topic);
             }
         }
@@ -405,7 +433,7 @@ impl<K, T> Registry<K, T> {
 
     /// How many topics are remembered exactly.
     pub(crate) fn tombstones(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().tombstones.iter().filter(|topic| !topic.unkept.is_folded()).count()).sum()
+        self.shards.iter().map(|shard| shard.lock().living_tombstones).sum()
     }
 }
 
@@ -418,6 +446,7 @@ impl<K, T> Shard<K, T> {
                 newborns: Vec::new(),
                 graves: Vec::new(),
                 tombstones: VecDeque::new(),
+                living_tombstones: 0,
                 idle: VecDeque::new(),
                 arrivals: Arrivals::default(),
                 shutdown: None,

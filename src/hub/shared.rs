@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    registry::{Keep, Later, Registry},
+    registry::{Keep, Later, Registry, Removal},
     snapshot::Flights,
     topic::{Ending, Topic},
 };
@@ -109,7 +109,7 @@ pub(crate) struct Shared<K, T> {
     pub(crate) flights: Flights<T>,
     /// Ranges that the source lost, by their ends; the newest few.
     losses: Mutex<Vec<(u64, u64, GapCause)>>,
-    hasher: foldhash::fast::RandomState,
+    hasher: KeyHasher,
     started: Instant,
 }
 
@@ -134,7 +134,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             lane_length: Tally::new(0),
             flights: Flights::default(),
             losses: Mutex::new(Vec::new()),
-            hasher: hasher(),
+            hasher: KeyHasher::default(),
             started: Instant::now(),
             config,
         }
@@ -276,7 +276,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             let topics: Vec<_> = state.living().cloned().collect();
             for topic in &topics {
                 let ending = Ending { reason: reason.clone(), seq: self.progress.completed() };
-                self.registry.remove(shard, &mut state, topic, Some(ending), &mut later);
+                self.registry.remove(shard, &mut state, topic, Removal::Close(ending), &mut later);
             }
             later.wakers = state.arrived(None);
             drop(state);
@@ -322,13 +322,12 @@ impl FirstPanic {
     }
 }
 
-/// Seeded per hub. Models need every run alike.
-fn hasher() -> foldhash::fast::RandomState {
-    #[cfg(keywake_loom)]
-    return foldhash::fast::RandomState::default();
-    #[cfg(not(keywake_loom))]
-    foldhash::fast::RandomState::default()
-}
+/// Seeded per hub.
+#[cfg(not(keywake_loom))]
+type KeyHasher = foldhash::fast::RandomState;
+/// A model must take the same way in every run.
+#[cfg(keywake_loom)]
+type KeyHasher = foldhash::fast::FixedState;
 
 /// A key as the caller has it.
 pub(crate) trait AsKey<K> {

@@ -255,11 +255,15 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     #[inline(never)]
     fn deliver_unknown(&mut self, key: &impl AsKey<K>, hash: u64, mut refused: Refused<T>) -> Result<usize, Option<T>> {
         let shard = self.shared.registry.shard_of(hash);
-        if self.shared.config.retain_unread {
-            match self.deliver_retained(key, hash, shard, refused) {
+        while self.shared.config.retain_unread {
+            refused = match self.deliver_retained(key, hash, shard, refused) {
                 Ok(readers) => return Ok(readers),
-                // Somebody made a topic meanwhile, or closed ours, or there are too many: as if nothing were retained.
-                Err(back) => refused = back,
+                // The topic that we made, or found, died before our event was in it.
+                Err((back, true)) => back,
+                Err((back, false)) => {
+                    refused = back;
+                    break;
+                }
             }
         }
         loop {
@@ -283,7 +287,8 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         }
     }
 
-    /// Where events that nobody reads are kept: makes the topic.
+    /// Where events that nobody reads are kept: makes the topic. `Err`: whether to try again; if not, there are too many, or the hub is
+    /// shut down.
     #[cold]
     fn deliver_retained(
         &mut self,
@@ -291,7 +296,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         hash: u64,
         shard: usize,
         refused: Refused<T>,
-    ) -> Result<usize, Refused<T>> {
+    ) -> Result<usize, (Refused<T>, bool)> {
         let births = self.shared.registry.shard(shard).births();
         self.look_into(shard, births);
         let refused = match self.append(key, hash, refused.incoming) {
@@ -300,19 +305,23 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         };
         let topic = Arc::new(Topic::new(hash, key.to_key()));
         let mut state = self.shared.registry.shard(shard).lock();
-        let is_free = state.shutdown().is_none() && state.find_living(hash, |other| key.is(other)).is_none();
-        let made =
-            if is_free { self.shared.registry.insert(shard, &mut state, topic, true, |other| key.is(other)) } else { Err(topic) };
+        let is_open = state.shutdown().is_none();
+        let is_made = state.find_living(hash, |other| key.is(other)).is_some();
+        let made = if is_open && !is_made {
+            self.shared.registry.insert(shard, &mut state, topic, true, |other| key.is(other))
+        } else {
+            Err(topic)
+        };
         drop(state);
         match made {
             Ok(topic) => {
                 self.after.made += 1;
                 self.adopt(topic);
-                self.append(key, hash, refused.incoming)
+                self.append(key, hash, refused.incoming).map_err(|back| (back, true))
             }
             Err(topic) => {
                 self.after.drop_later(topic);
-                Err(refused)
+                Err((refused, is_open && is_made))
             }
         }
     }

@@ -1,0 +1,176 @@
+//! Retention takes blocks away under readers that are about to follow them: nothing is used after its end, nothing is lost without
+//! a gap, and the gaps are exact.
+
+use std::time::{Duration, Instant};
+
+use keywake::{Publisher, Received};
+use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, race, race3};
+
+fn publish_all(mut publisher: Publisher<u8, Payload>, events: Vec<Payload>) -> Publisher<u8, Payload> {
+    for event in events {
+        publisher.publish(&KEY, event);
+    }
+    publisher
+}
+
+#[track_caller]
+fn judge(sleepers: &mut [&mut Sleeper], published: &[u64]) {
+    for sleeper in sleepers.iter_mut() {
+        sleeper.judge();
+        sleeper.told.assert_no_silent_hole(published);
+        sleeper.told.assert_gaps_exact(published);
+    }
+}
+
+/// Blocks of one event, one block retained: each publish severs.
+#[test]
+fn one_reader_follows_while_three_are_published() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().retain_events(1).build();
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        publisher.publish(&KEY, payloads.make(1));
+        assert!(sleeper.poll().is_ready(), "the first event");
+        let events = (2..=4).map(|id| payloads.make(id)).collect();
+        let (mut sleeper, publisher) = race(|| sleeper.polled(2), move || publish_all(publisher, events));
+        judge(&mut [&mut sleeper], &[1, 2, 3, 4]);
+        // The reader has read all and stands in the last block, or before it; nothing else is held.
+        assert!(payloads.alive() <= 2, "{} payloads are held", payloads.alive());
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn two_readers_follow_while_two_are_published() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().retain_events(1).build();
+        let mut sleepers = [Sleeper::new(hub.subscribe(&KEY)), Sleeper::new(hub.subscribe(&KEY))];
+        publisher.publish(&KEY, payloads.make(1));
+        for sleeper in &mut sleepers {
+            assert!(sleeper.poll().is_ready(), "the first event");
+        }
+        let [mut one, mut two] = sleepers;
+        let events = (2..=3).map(|id| payloads.make(id)).collect();
+        let (mut one, mut two, publisher) = race3(
+            || {
+                one.told.take_all(&mut one.reader);
+                one
+            },
+            move || {
+                two.told.take_all(&mut two.reader);
+                two
+            },
+            move || publish_all(publisher, events),
+        );
+        judge(&mut [&mut one, &mut two], &[1, 2, 3]);
+        drop((publisher, one, two, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// An event that is held stays readable when its block is evicted and its reader is gone.
+#[test]
+fn held_event_outlives_its_block_and_its_reader() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().retain_events(1).build();
+        let mut reader = hub.subscribe(&KEY);
+        publisher.publish(&KEY, payloads.make(1));
+        let events = vec![payloads.make(2), payloads.make(3)];
+        let (held, publisher) = race(
+            move || match reader.try_recv() {
+                Ok(Received::Event(event)) => Some(event.clone()),
+                _ => None,
+            },
+            move || publish_all(publisher, events),
+        );
+        drop((publisher, hub));
+        if let Some(event) = held {
+            assert_eq!(event.id(), event.seq());
+        }
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A sweep takes the writer's block away, with the writer before, in or behind it.
+#[test]
+fn sweep_of_the_newest_block_against_publish_and_recv() {
+    model(|| {
+        let payloads = Payloads::new();
+        let age = Duration::from_secs(3_600);
+        let (mut publisher, hub) = builder().retain_for(age).build();
+        let sleeper = Sleeper::new(hub.subscribe(&KEY));
+        publisher.publish(&KEY, payloads.make(1));
+        let (sweeping, event) = (hub.clone(), payloads.make(2));
+        let (sleeper, (), publisher) = race3(
+            || sleeper.polled(1),
+            move || sweeping.sweep(Instant::now() + 2 * age),
+            move || publish_all(publisher, vec![event]),
+        );
+        let mut sleeper = sleeper;
+        judge(&mut [&mut sleeper], &[1, 2]);
+        let publisher = publish_all(publisher, vec![payloads.make(3)]);
+        judge(&mut [&mut sleeper], &[1, 2, 3]);
+        assert_eq!(sleeper.told.seqs.last(), Some(&3), "the last one is delivered: {:?}", sleeper.told);
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// Two sweeps at once, and a writer who starts a new chain between them.
+#[test]
+fn two_sweeps_against_publish() {
+    model(|| {
+        let payloads = Payloads::new();
+        let age = Duration::from_secs(3_600);
+        let (mut publisher, hub) = builder().retain_for(age).build();
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        publisher.publish(&KEY, payloads.make(1));
+        let sweep = || {
+            let sweeping = hub.clone();
+            move || sweeping.sweep(Instant::now() + 2 * age)
+        };
+        let event = payloads.make(2);
+        let (publisher, (), ()) = race3(move || publish_all(publisher, vec![event]), sweep(), sweep());
+        judge(&mut [&mut sleeper], &[1, 2]);
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A budget of bytes over the hub evicts a quiet key's only block.
+#[test]
+fn budget_of_one_event_against_recv() {
+    model(|| {
+        const WEIGHT: usize = 1 << 20;
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().retain_bytes(usize::MAX, |_| WEIGHT).retain_total_bytes(WEIGHT + WEIGHT / 2).build();
+        let sleeper = Sleeper::new(hub.subscribe(&KEY));
+        publisher.publish(&KEY, payloads.make(1));
+        let events = vec![payloads.make(2), payloads.make(3)];
+        let (mut sleeper, publisher) = race(|| sleeper.polled(2), move || publish_all(publisher, events));
+        judge(&mut [&mut sleeper], &[1, 2, 3]);
+        // The writer waits for no reader that is just coming in; it makes up for that with the next event.
+        let publisher = publish_all(publisher, vec![payloads.make(4)]);
+        assert!(hub.stats().retained_bytes < 2 * WEIGHT as u64, "the budget is kept: {:?}", hub.stats());
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A budget that holds nothing: the writer evicts the very block that it has just written into.
+#[test]
+fn budget_of_nothing_against_recv() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().retain_total_bytes(1).build();
+        let sleeper = Sleeper::new(hub.subscribe(&KEY));
+        let events = vec![payloads.make(1), payloads.make(2)];
+        let (mut sleeper, publisher) = race(|| sleeper.polled(2), move || publish_all(publisher, events));
+        judge(&mut [&mut sleeper], &[1, 2]);
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}

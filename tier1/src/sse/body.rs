@@ -1,0 +1,191 @@
+//! The body of an event stream's response.
+//!
+//! The connection polls it, so a stream is no task of its own: a publish wakes the connection's task, which writes straight
+//! to the socket. Whatever is ready in one poll goes out as **one frame** of about [`FRAME`] bytes: a frame per event costs
+//! several times as much, over HTTP/2 about twenty times. While a client does not read, nothing is taken from the
+//! subscriptions, so its lag costs no memory here; it ends in a gap when retention passes it.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use keywake::CloseReason;
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep};
+
+use super::{
+    encode::{self, Ids},
+    feed::{Feed, Sent, What},
+    subscriptions::Reader,
+};
+use crate::{app::App, metrics::StreamGuard, payload::JsonKey};
+
+/// About how many bytes one frame holds; an event that is larger makes a frame of its own, which shares its bytes.
+pub const FRAME: usize = 16 * 1024;
+
+pin_project! {
+    /// The response body of a stream.
+    #[derive(Debug)]
+    pub struct StreamBody {
+        feed: Feed,
+        ids: Ids,
+        // The keys, where each event names its own.
+        names: Option<Vec<JsonKey>>,
+        hello: Option<Hello>,
+        // A large event's lines, to be sent as they are after what has been written.
+        queued: Option<Bytes>,
+        // As many bytes as the last frame had are set aside for the next.
+        expected: usize,
+        ended: bool,
+        app: Arc<App>,
+        guard: StreamGuard,
+        #[pin]
+        heartbeat: Sleep,
+    }
+}
+
+/// What the first lines say.
+#[derive(Clone, Copy, Debug)]
+struct Hello {
+    start: Option<u64>,
+}
+
+impl StreamBody {
+    /// A stream over these subscriptions. `resumes`: the client came with a position, which it keeps until it is sent a later
+    /// one. `named`: each event names its key.
+    #[must_use]
+    pub fn new(app: Arc<App>, readers: Vec<Reader>, resumes: bool, named: bool) -> Self {
+        let ids = Ids::new(app.hub.position().epoch());
+        let names = named.then(|| readers.iter().map(|reader| JsonKey::new(reader.key())).collect());
+        let feed = Feed::new(readers);
+        if resumes {
+            app.metrics.resumed(feed.first_losses().iter().map(|loss| loss.cause));
+        }
+        let hello = Some(Hello { start: (!resumes).then(|| feed.safe()) });
+        // The first one comes early, at a random time, so that streams opened together do not all beat together.
+        let first_beat = app.config.sse.heartbeat.mul_f64(0.5 + fastrand::f64() / 2.0);
+        let guard = app.metrics.stream_opened();
+        Self {
+            feed,
+            ids,
+            names,
+            hello,
+            queued: None,
+            expected: 0,
+            ended: false,
+            app,
+            guard,
+            heartbeat: tokio::time::sleep(first_beat),
+        }
+    }
+}
+
+impl Body for StreamBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let mut this = self.project();
+        if let Some(block) = this.queued.take() {
+            return Poll::Ready(Some(Ok(Frame::data(block))));
+        }
+        if *this.ended {
+            return Poll::Ready(None);
+        }
+        let settings = &this.app.config.sse;
+        let mut frame =
+            Writer { ids: this.ids, names: this.names.as_deref(), out: Vec::new(), expected: *this.expected, delivered: 0 };
+        if let Some(hello) = this.hello.take() {
+            encode::hello(&mut frame.out, this.ids, settings.retry, hello.start);
+        }
+        loop {
+            *this.queued = frame.write_ready(this.feed, this.app);
+            if !frame.out.is_empty() {
+                break;
+            }
+            if let Some(reason) = this.feed.end() {
+                encode::goaway(&mut frame.out, this.ids, this.feed.safe(), reason, comeback(settings.retry, reason));
+                this.guard.ended(reason);
+                *this.ended = true;
+                break;
+            }
+            if this.feed.poll_ready(cx).is_ready() {
+                continue;
+            }
+            if this.heartbeat.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            this.heartbeat.as_mut().reset(Instant::now() + settings.heartbeat);
+            encode::heartbeat(&mut frame.out, this.ids, this.feed.safe());
+            break;
+        }
+        *this.expected = frame.out.len();
+        let queued = this.queued.as_ref().map_or(0, Bytes::len);
+        this.app.metrics.sent(frame.delivered, frame.out.len() + queued);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(frame.out)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended && self.queued.is_none()
+    }
+}
+
+/// A frame that is being written.
+struct Writer<'a> {
+    ids: &'a Ids,
+    names: Option<&'a [JsonKey]>,
+    out: Vec<u8>,
+    expected: usize,
+    delivered: u64,
+}
+
+impl Writer<'_> {
+    /// Appends what is ready until the frame is full; returns a large event's lines, whose id stands at the end of the frame.
+    fn write_ready(&mut self, feed: &mut Feed, app: &App) -> Option<Bytes> {
+        while self.out.len() < FRAME {
+            if let Some(block) = feed.next_with(|sent| self.write(sent, app))? {
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    fn write(&mut self, sent: Sent<'_>, app: &App) -> Option<Bytes> {
+        // Not earlier: most polls find nothing.
+        if self.out.is_empty() {
+            self.out.reserve(self.expected);
+        }
+        let name = self.names.map(|names| &names[sent.source]);
+        match sent.what {
+            What::Event(payload) => {
+                self.delivered += 1;
+                if name.is_none() && payload.block().len() > FRAME {
+                    self.ids.put(&mut self.out, sent.id);
+                    return Some(payload.block().clone());
+                }
+                encode::event(&mut self.out, self.ids, sent.id, name, payload);
+            }
+            What::Loss(loss) => {
+                app.metrics.gap(loss.cause);
+                encode::gap(&mut self.out, self.ids, sent.id, name, loss);
+            }
+        }
+        None
+    }
+}
+
+/// How long a client should wait before it comes back: spread, so that those who left together do not return together.
+fn comeback(retry: Duration, reason: &CloseReason) -> Duration {
+    let spread = retry.mul_f64(1.0 + 2.0 * fastrand::f64());
+    match reason {
+        // Room comes only as keys go idle.
+        CloseReason::TopicLimit => spread * 10,
+        _ => spread,
+    }
+}
