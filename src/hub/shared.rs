@@ -204,7 +204,10 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
     }
 
     /// Frees the beginning of a chain, and leaves a long rest to the lane.
-    fn free(&self, block: BlockRef<T>) {
+    pub(crate) fn free(&self, block: BlockRef<T>) {
+        if !block.is_linked() {
+            return drop(block);
+        }
         if let Some(rest) = block.take_apart(FREE_AT_ONCE) {
             self.lane.lock().push(rest);
             self.lane_length.add(1);

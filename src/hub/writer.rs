@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     CloseReason, GapCause, Key, OnLastPublisher, Position, Published, SeqError,
-    buffer::chain::{Appended, Garbage, Incoming},
+    buffer::{
+        BlockRef,
+        chain::{Appended, Garbage, Incoming},
+    },
     few::Few,
     sync::Arc,
     trace,
@@ -53,12 +56,20 @@ impl<K, T> Default for After<K, T> {
 impl<K, T> After<K, T> {
     #[inline]
     fn is_empty(&self) -> bool {
-        self.wake.is_empty() && self.is_wake_only()
+        self.wake.is_empty() && self.garbage.is_empty() && self.topics.is_empty() && self.made == 0
     }
 
+    /// The usual: there is one thing to do.
     #[inline]
-    fn is_wake_only(&self) -> bool {
-        self.garbage.is_empty() && self.topics.is_empty() && self.made == 0
+    fn take_lone(&mut self) -> Option<ToSettle<K, T>> {
+        if !self.topics.is_empty() || self.made != 0 {
+            return None;
+        }
+        match (self.wake.is_empty(), self.garbage.is_empty()) {
+            (false, true) => self.wake.take_lone().map(ToSettle::Wake),
+            (true, false) => self.garbage.take_lone().map(ToSettle::Free),
+            _ => None,
+        }
     }
 
     /// Marks a topic to be woken, once.
@@ -96,10 +107,8 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         if self.after.is_empty() {
             return None;
         }
-        if self.after.is_wake_only()
-            && let Some(topic) = self.after.wake.take_lone()
-        {
-            return Some(ToSettle::Wake(topic));
+        if let Some(lone) = self.after.take_lone() {
+            return Some(lone);
         }
         Some(ToSettle::All(Box::new(std::mem::take(&mut self.after))))
     }
@@ -378,7 +387,9 @@ impl<K: Key, T: Send + Sync + 'static> Drop for Writer<K, T> {
 /// What a publish left to be done.
 pub(crate) enum ToSettle<K, T> {
     All(Box<After<K, T>>),
-    /// The usual: the readers of one topic are to be woken.
+    /// A block is to be freed, or a chain of them.
+    Free(BlockRef<T>),
+    /// The readers of one topic are to be woken.
     Wake(TopicArc<K, T>),
 }
 
@@ -387,6 +398,7 @@ pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, af
     let mut panics = FirstPanic::default();
     match after {
         ToSettle::Wake(topic) => shared.fan_out(&topic, &mut panics),
+        ToSettle::Free(block) => shared.free(block),
         ToSettle::All(after) => settle_all(shared, *after, &mut panics),
     }
     panics.go_on();
