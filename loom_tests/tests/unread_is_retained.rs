@@ -75,8 +75,9 @@ fn publish_against_close() {
         let mut late = Told::since(0);
         late.take_all(&mut hub.subscribe_from(&KEY, Start::After(position(0))));
         late.assert_no_silent_hole(&[1, 2]);
-        let live = late.seqs.len();
-        assert_eq!(payloads.alive(), live, "what the closed topic held is gone");
+        // An event that was in the closed topic's writer's hands may be kept by the next one, which says that it is lost.
+        let kept = hub.topic_stats(&KEY).map_or(0, |stats| stats.retained_events);
+        assert_eq!(payloads.alive() as u64, kept, "what the closed topic held is gone");
         drop((publisher, hub));
         payloads.assert_all_dropped();
     });
