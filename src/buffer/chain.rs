@@ -13,8 +13,17 @@ use crate::{
     sync::{Arc, AtomicPtr, AtomicU64, Mutex, MutexGuard, Ordering, Tally, UnsafeCell},
 };
 
-/// Blocks that a chain let go; dropped by its owner outside of every lock, since payloads' drops are user code.
-pub(crate) type Garbage<T> = Few<BlockRef<T>>;
+/// What a chain let go; dropped by its owner outside of every lock, since payloads' drops are user code.
+pub(crate) type Garbage<T> = Few<Waste<T>>;
+
+/// A piece of garbage.
+#[derive(Debug)]
+pub(crate) enum Waste<T> {
+    /// A block that was evicted, and severed. (Severing it again would go for the chain that is alive behind it.)
+    Block(BlockRef<T>),
+    /// A chain that nobody follows any more, to be taken apart.
+    Chain(BlockRef<T>),
+}
 
 /// The readers' end, and where to start looking for the newest block.
 struct Ends<T> {
@@ -284,7 +293,7 @@ impl<T> Chain<T> {
         drop(ends);
         account.evict(bytes);
         if let Some(head) = head {
-            garbage.push(head);
+            garbage.push(Waste::Chain(head));
         }
     }
 
@@ -392,7 +401,7 @@ impl<T> Chain<T> {
         let bytes = head.weighed();
         ends.removed += bytes;
         account.evict(bytes);
-        garbage.push(head);
+        garbage.push(Waste::Block(head));
         true
     }
 }

@@ -53,7 +53,7 @@ pub use stats::{Stats, TopicStats};
 pub use subscription::{Recv, Subscription};
 
 use self::{
-    registry::{Later, Removal},
+    registry::{Later, Maker, Removal},
     shared::{AsKey, Borrowed, FirstPanic, Numbering, Owned, Shared},
     snapshot::{Landing, Role, Taken},
     subscription::Untold,
@@ -196,7 +196,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         } else if let Some(other) = state.find_living(hash, |other| key.is(other)) {
             (Ok(Arc::clone(other)), CloseReason::Shutdown)
         } else {
-            let made = self.shared.registry.insert(index, &mut state, topic, false, |other| key.is(other));
+            let made = self.shared.registry.insert(index, &mut state, topic, Maker::Reader, |other| key.is(other));
             is_new = true;
             (made, CloseReason::TopicLimit)
         };

@@ -39,6 +39,15 @@ pub(crate) struct Registry<K, T> {
     keep: Keep,
 }
 
+/// Who makes a topic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Maker {
+    /// A subscriber; the writer will find it among the newborns.
+    Reader,
+    /// The writer, for the event with this seq.
+    Writer { seq: u64 },
+}
+
 /// Why a topic is taken out.
 pub(crate) enum Removal {
     /// It is closed.
@@ -231,13 +240,13 @@ impl<K, T> Registry<K, T> {
         self.source_floor.load(Ordering::Relaxed)
     }
 
-    /// Adds a topic (shard locked). `Err` gives it back: there are too many. `by_writer`: the writer makes it, and knows it.
+    /// Adds a topic (shard locked). `Err` gives it back: there are too many.
     pub(crate) fn insert(
         &self,
         shard: usize,
         state: &mut ShardState<K, T>,
         topic: TopicArc<K, T>,
-        by_writer: bool,
+        maker: Maker,
         eq: impl Fn(&K) -> bool,
     ) -> Result<TopicArc<K, T>, TopicArc<K, T>> {
         if self.topics.add(1) >= self.max_topics {
@@ -245,7 +254,7 @@ impl<K, T> Registry<K, T> {
             return Err(topic);
         }
         let hash = topic.hash();
-        if !by_writer {
+        if matches!(maker, Maker::Reader) {
             // AcqRel (pairs with `births`): H2: either the writer's step comes later and it finds the newborn (it takes the lock that
             // we hold), or it came before, and the floor read below covers its event.
             self.shards[shard].births.fetch_add(1, Ordering::AcqRel);
@@ -267,8 +276,11 @@ impl<K, T> Registry<K, T> {
                 self.unread_floor(hash)
             }
         };
-        topic.chain.be_born_at(floor);
-        if !by_writer {
+        if let Maker::Writer { seq } = maker {
+            // It will hold this event, which may be what a dead topic of the key thought of as its last.
+            topic.chain.be_born_at(floor.min(seq - 1));
+        } else {
+            topic.chain.be_born_at(floor);
             topic.desk.set_newborn(Some(state.newborns.len()));
             state.newborns.push(Arc::clone(&topic));
         }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     CloseReason, Gap, GapCause, Key, OnLastPublisher, Position,
-    buffer::{BlockRef, account::Account, limits::Limits, reader::Lost},
+    buffer::{BlockRef, account::Account, chain::Waste, limits::Limits, reader::Lost},
     sync::{Arc, AtomicU64, Mutex, Ordering, Tally},
     trace,
 };
@@ -197,18 +197,19 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         for topic in dead {
             topic.chain.tear_down(&self.account, &mut garbage);
         }
-        for block in garbage {
-            panics.run(|| self.free(block));
+        for waste in garbage {
+            panics.run(|| self.free(waste));
         }
         panics.run(|| drop(topics));
     }
 
     /// Frees the beginning of a chain, and leaves a long rest to the lane.
-    pub(crate) fn free(&self, block: BlockRef<T>) {
-        if !block.is_linked() {
-            return drop(block);
-        }
-        if let Some(rest) = block.take_apart(FREE_AT_ONCE) {
+    pub(crate) fn free(&self, waste: Waste<T>) {
+        let chain = match waste {
+            Waste::Block(block) => return drop(block),
+            Waste::Chain(chain) => chain,
+        };
+        if let Some(rest) = chain.take_apart(FREE_AT_ONCE) {
             self.lane.lock().push(rest);
             self.lane_length.add(1);
         }

@@ -408,6 +408,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         }
     }
 
+    #[cfg_attr(not(feature = "tokio"), expect(clippy::needless_pass_by_ref_mut, reason = "tokio's budget takes the context so"))]
     fn poll_found(&mut self, cx: &mut Context<'_>) -> Poll<Result<Found, Closed>> {
         // A reader that always finds something must let the others of its thread run.
         #[cfg(feature = "tokio")]

@@ -5,16 +5,13 @@ use std::{collections::VecDeque, fmt};
 use hashbrown::{HashTable, hash_table::Entry};
 
 use super::{
-    registry::{Later, News},
+    registry::{Later, Maker, News},
     shared::{AsKey, FirstPanic, Owned, Shared},
     topic::{Topic, TopicArc},
 };
 use crate::{
     CloseReason, GapCause, Key, OnLastPublisher, Position, Published, SeqError,
-    buffer::{
-        BlockRef,
-        chain::{Appended, Garbage, Incoming},
-    },
+    buffer::chain::{Appended, Garbage, Incoming, Waste},
     few::Few,
     sync::Arc,
     trace,
@@ -284,16 +281,25 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
             }
             let births = self.shared.registry.shard(shard).births();
             if births == self.seen[shard] {
-                let unread = &self.shared.progress.unread;
-                unread.set(unread.get() + 1);
-                return Err(refused.incoming.event);
+                return Err(self.give_up(refused));
             }
             self.look_into(shard, births);
+            if self.find(key, hash).is_some_and(|newborn| newborn.chain.floor() >= seq) {
+                // It was born after our note: its readers are told of this event as lost, so it comes before them.
+                return Err(self.give_up(refused));
+            }
             match self.append(key, hash, refused.incoming) {
                 Ok(readers) => return Ok(readers),
                 Err(back) => refused = back,
             }
         }
+    }
+
+    /// Nobody keeps the event.
+    fn give_up(&self, refused: Refused<T>) -> Option<T> {
+        let unread = &self.shared.progress.unread;
+        unread.set(unread.get() + 1);
+        refused.incoming.event
     }
 
     /// Where events that nobody reads are kept: makes the topic. `Err`: whether to try again; if not, there are too many, or the hub is
@@ -317,7 +323,9 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         let is_open = state.shutdown().is_none();
         let is_made = state.find_living(hash, |other| key.is(other)).is_some();
         let made = if is_open && !is_made {
-            self.shared.registry.insert(shard, &mut state, topic, true, |other| key.is(other))
+            self.shared
+                .registry
+                .insert(shard, &mut state, topic, Maker::Writer { seq: refused.incoming.seq }, |other| key.is(other))
         } else {
             Err(topic)
         };
@@ -388,7 +396,7 @@ impl<K: Key, T: Send + Sync + 'static> Drop for Writer<K, T> {
 pub(crate) enum ToSettle<K, T> {
     All(Box<After<K, T>>),
     /// A block is to be freed, or a chain of them.
-    Free(BlockRef<T>),
+    Free(Waste<T>),
     /// The readers of one topic are to be woken.
     Wake(TopicArc<K, T>),
 }
@@ -398,7 +406,7 @@ pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, af
     let mut panics = FirstPanic::default();
     match after {
         ToSettle::Wake(topic) => shared.fan_out(&topic, &mut panics),
-        ToSettle::Free(block) => shared.free(block),
+        ToSettle::Free(waste) => shared.free(waste),
         ToSettle::All(after) => settle_all(shared, *after, &mut panics),
     }
     panics.go_on();
