@@ -285,6 +285,8 @@ impl<T> BlockRef<T> {
         if header.gate.compare_exchange(0, SEVERED + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             return self.take_link();
         }
+        // Relaxed: only this thread severs here, and once.
+        debug_assert!(header.gate.load(Ordering::Relaxed) & SEVERED == 0, "a block is severed once");
         // A reader is just following the link, and may be the one to cut it; until SEVERED shows, nobody cuts.
         // Acquire (pairs with `link`): the next block's header is visible.
         let next = NonNull::new(header.next.load(Ordering::Acquire)).map(Self::another);
