@@ -26,6 +26,11 @@ pub use received::{CloseReason, Closed, Gap, GapCause, Published, Received, Rece
 #[doc = include_str!("../ARCHITECTURE.md")]
 pub mod architecture {}
 
+/// Pairs of what does not compile and what does.
+#[cfg(doctest)]
+#[doc = include_str!("../tests/contract.md")]
+pub mod contract {}
+
 /// What a key must be able to do; every type that can is one.
 pub trait Key: Eq + std::hash::Hash + Clone + Send + Sync + 'static {}
 

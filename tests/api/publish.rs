@@ -55,6 +55,24 @@ fn batch_is_published_under_one_position() {
 }
 
 #[test]
+fn position_never_stands_within_a_batch() {
+    within_limit(|| {
+        let (mut publisher, hub) = hub::<u64, u64>();
+        let _reader = hub.subscribe(&1);
+        let watcher = thread::spawn(move || {
+            while !hub.is_shutdown() {
+                assert_eq!(hub.position().seq() % 1_000, 0);
+            }
+        });
+        for _ in 0..300 {
+            publisher.publish_batch((0..1_000).map(|value| (value % 3, value)));
+        }
+        drop(publisher);
+        watcher.join().expect("no part of a batch is seen");
+    });
+}
+
+#[test]
 fn batch_wakes_each_reader_once() {
     let (mut publisher, hub) = hub::<String, u64>();
     let mut subs: Vec<_> = ["a", "a", "b", "c"].iter().map(|key| hub.subscribe(*key)).collect();

@@ -9,7 +9,9 @@ use std::{
     thread,
 };
 
-use keywake::{Builder, CloseReason, Hub, Position, Publisher, Received, SharedPublisher, Start, Subscription, hub};
+use keywake::{
+    Builder, CloseReason, Hub, Position, Publisher, Received, SharedPublisher, Start, Subscription, TryRecvError, hub,
+};
 
 use crate::support::{Counted, CountingWaker, Ledger, block_on, event, park, poll, within_limit};
 
@@ -197,6 +199,46 @@ fn churn(idle: std::time::Duration, keys: u64) {
         assert_eq!(failed, 0, "readers failed");
     });
     assert_eq!(hub.stats().empty_wakes, 0);
+}
+
+/// Reads on, from block to block, until the end; every event is seen or told as lost.
+fn read_to_the_end(mut sub: Subscription<u64, u64>) {
+    let mut last = 0;
+    loop {
+        match sub.try_recv() {
+            Ok(Received::Event(event)) => {
+                assert_eq!((*event, event.seq()), (last + 1, last + 1));
+                last = *event;
+            }
+            Ok(Received::Gap(gap)) => {
+                assert_eq!((gap.from, gap.missed), (last, Some(gap.to - last)));
+                last = gap.to;
+            }
+            Ok(_) => panic!("neither an event nor a gap"),
+            Err(TryRecvError::Empty) => thread::yield_now(),
+            Err(TryRecvError::Closed(_)) => return assert_eq!(last, 100_000),
+        }
+    }
+}
+
+// Nomad, tokio #8357 and our own PROTOCOL 4: a reader that follows the link of a block that is just being evicted.
+// With one event kept every event has a block of its own, so each step is such a hop, and each publish such an eviction.
+#[test]
+fn reader_in_the_middle_of_a_hop_does_not_break_the_chain_when_its_block_is_evicted() {
+    for keep in [1, 2, 5] {
+        within_limit(move || {
+            let (mut publisher, hub) = Builder::<u64, u64>::new().retain_events(keep).build();
+            let readers: Vec<_> =
+                (0..4).map(|_| hub.subscribe(&1)).map(|sub| thread::spawn(move || read_to_the_end(sub))).collect();
+            for value in 1..=100_000 {
+                publisher.publish(&1, value);
+            }
+            drop(publisher);
+            for reader in readers {
+                reader.join().expect("the reader does not panic");
+            }
+        });
+    }
 }
 
 /// Waits on ever other keys of a thousand, sometimes takes what came, sometimes leaves. The answer is how often it was woken.
