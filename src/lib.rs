@@ -4,7 +4,7 @@
 #[expect(unsafe_code, reason = "blocks are one allocation each, shared without a lock; see the invariants in buffer/mod.rs")]
 mod buffer;
 mod few;
-#[expect(unsafe_code, reason = "one line: a topic's chain does not move")]
+#[expect(unsafe_code, reason = "a topic keeps its chain where it is, and one box that is set once")]
 mod hub;
 mod position;
 mod received;

@@ -6,8 +6,26 @@
 /// Shares a value whose sharing is no part of any protocol (an error, a thread's waker); it must be the real one, since it
 /// shows in the public interface or crosses into `std::task`.
 pub(crate) use std::sync::Arc as PlainArc;
-/// Holds a value that is set at most once, before the release that tells of it.
-pub(crate) use std::sync::OnceLock as PlainOnce;
+
+/// A value on cache lines of its own: two, since processors fetch lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(T);
+
+impl<T> Padded<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
 
 #[cfg(not(keywake_loom))]
 pub(crate) use real::*;

@@ -1,9 +1,9 @@
 //! One harness for every file in `tests/`: the same code is a loom model and a stress test.
 //!
 //! Under `--cfg keywake_loom` [`model`] explores the interleavings of its closure, with at most `LOOM_MAX_PREEMPTIONS` (2) forced
-//! switches of threads in each; otherwise it runs it `KEYWAKE_STRESS` (2,000) times on real threads. A model spawns at most two
-//! threads beside its own, makes no blocking call, polls by hand, and judges when all threads are joined: a wake is counted by an
-//! atomic of `std`, which costs loom no interleaving and orders nothing.
+//! switches of threads in each; otherwise it runs it `KEYWAKE_STRESS` (2,000) times on real threads. A model has at most two threads
+//! beside its own, makes no blocking call, polls by hand, and judges when all threads are joined. What it counts by atomics of `std`
+//! (payloads, runs) costs loom no interleaving and orders nothing.
 
 mod payload;
 mod sleeper;

@@ -5,12 +5,15 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use crate::atomic::{AtomicUsize, Ordering};
 use keywake::{Closed, Received, Subscription};
 
-use crate::{Payload, Told};
+use crate::{
+    Payload, Told,
+    atomic::{AtomicUsize, Ordering},
+};
 
-/// A waker that counts.
+/// A waker that counts. As with an executor, who polls after a wake has seen what the waking thread did before it; loom checks the
+/// readers on the strength of no more than that.
 #[derive(Clone, Debug)]
 pub struct Alarm {
     rings: Arc<Rings>,
@@ -26,8 +29,8 @@ impl Wake for Rings {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Relaxed: a count, read by those who do not rely on what it tells.
-        self.0.fetch_add(1, Ordering::AcqRel);
+        // Release (pairs with `rings`): as an executor's queue.
+        self.0.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -45,11 +48,11 @@ impl Alarm {
         Self { waker: Waker::from(Arc::clone(&rings)), rings }
     }
 
-    /// How often it was woken.
+    /// How often it was woken, up to now and not to some time before.
     #[must_use]
     pub fn rings(&self) -> usize {
-        // Relaxed: a count.
-        self.rings.0.fetch_add(0, Ordering::AcqRel)
+        // Acquire (pairs with `wake`): a read-modify-write, since a load may miss the newest.
+        self.rings.0.fetch_add(0, Ordering::Acquire)
     }
 
     /// How many copies of the waker are held elsewhere.

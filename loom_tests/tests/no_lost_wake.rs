@@ -54,7 +54,7 @@ fn two_readers_against_a_publish() {
         let (one, two) = (Sleeper::new(hub.subscribe(&KEY)), Sleeper::new(hub.subscribe(&KEY)));
         let event = payloads.make(1);
         let (mut one, mut two, publisher) = race3(
-            || one.polled(2),
+            || one.polled(1),
             move || two.polled(1),
             move || {
                 publisher.publish(&KEY, event);
@@ -78,7 +78,8 @@ fn one_reader_against_two_fan_outs_at_once() {
             let (publisher, event) = (publisher.clone(), payloads.make(id));
             move || publisher.publish(&KEY, event)
         };
-        let (mut sleeper, first, second) = race3(|| sleeper.polled(3), publish(1), publish(2));
+        // In this order two preemptions are enough for the second to come between the first's steps.
+        let (first, mut sleeper, second) = race3(publish(1), move || sleeper.polled(2), publish(2));
         assert_eq!(first.seq + second.seq, 3, "two numbers");
         judge(&mut [&mut sleeper], &[1, 2], &hub);
         drop((publisher, sleeper, hub));

@@ -1,8 +1,10 @@
 //! However the last reader's leaving meets a subscribe and a publish: a reader who is there is reached, and nothing stays of one
 //! who is not.
 
-use keywake::Hub;
-use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, race, race3};
+use std::time::{Duration, Instant};
+
+use keywake::{Hub, Start};
+use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, position, race, race3};
 
 #[track_caller]
 fn assert_empty(hub: &Hub<u8, Payload>, payloads: &Payloads) {
@@ -133,6 +135,39 @@ fn last_unsubscribe_against_subscribe_against_publish() {
         second.told.assert_no_silent_hole(&[1, 2, 3]);
         assert_eq!(second.told.seqs.last(), Some(&3));
         drop(second);
+        assert_empty(&hub, &payloads);
+        drop((publisher, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A topic that stays for a while after its last reader: its time is over just when somebody comes back.
+#[test]
+fn idle_topic_expires_against_subscribe_against_publish() {
+    model(|| {
+        let payloads = Payloads::new();
+        let time = Duration::from_secs(3_600);
+        let (mut publisher, hub) = builder().keep_idle(time).build();
+        drop(hub.subscribe(&KEY));
+        assert_eq!(publisher.publish(&KEY, payloads.make(1)).readers, 0);
+        assert_eq!((hub.topics(), payloads.alive()), (1, 1), "it is kept");
+        let (other, sweeping, event) = (hub.clone(), hub.clone(), payloads.make(2));
+        let (mut reader, (), mut publisher) = race3(
+            move || Sleeper::new(other.subscribe_from(&KEY, Start::After(position(0)))),
+            move || sweeping.sweep(Instant::now() + 2 * time),
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        assert_eq!((hub.topics(), hub.readers(&KEY)), (1, 1), "topics and readers");
+        assert_eq!(publisher.publish(&KEY, payloads.make(3)).readers, 1, "an orphan");
+        reader.judge();
+        reader.told.assert_no_silent_hole(&[1, 2, 3]);
+        assert_eq!(reader.told.seqs.last(), Some(&3));
+        drop(reader);
+        hub.sweep(Instant::now() + 4 * time);
+        hub.sweep(Instant::now() + 8 * time);
         assert_empty(&hub, &payloads);
         drop((publisher, hub));
         payloads.assert_all_dropped();

@@ -1,7 +1,7 @@
 //! Whoever resumes from a position that the hub or a reader told loses nothing without a gap, whenever it was asked for.
 
 use keywake::{CloseReason, Hub, Publisher, Start};
-use loom_tests::{KEY, Payload, Payloads, Sleeper, Told, builder, model, race, race3};
+use loom_tests::{KEY, Payload, Payloads, Sleeper, Told, builder, model, position, race, race3};
 
 fn publish_all(mut publisher: Publisher<u8, Payload>, events: Vec<Payload>) -> Publisher<u8, Payload> {
     for event in events {
@@ -186,6 +186,62 @@ fn position_moves_with_other_keys() {
         assert!(position.seq() < 2, "{position} claims 2, which is unread");
         assert_eq!(reader.position().seq(), 0, "2 is unread");
         drop((publisher, reader, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// Events become readable one by one, and the hub's position behind them: a reader may hold an event whose number the hub does not
+/// tell yet, and must not be told that it is ahead.
+#[test]
+fn event_just_received_is_not_ahead() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().build();
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        let other = hub.clone();
+        let events = vec![payloads.make(1), payloads.make(2)];
+        let ((told, mut again), publisher) = race(
+            || {
+                sleeper.told.take_all(&mut sleeper.reader);
+                let last = position(sleeper.told.seqs.last().copied().unwrap_or(0));
+                (sleeper, Sleeper::new(other.subscribe_from(&KEY, Start::After(last))))
+            },
+            move || publish_all(publisher, events),
+        );
+        again.judge();
+        again.told.assert_no_silent_hole(&[1, 2]);
+        assert_eq!(again.told.gaps.len(), 0, "nothing was lost: {:?}", again.told);
+        drop((publisher, told, again, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A batch is one step for the hub's position, and many for its readers.
+#[test]
+fn positions_against_a_batch() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let sleeper = Sleeper::new(hub.subscribe(&KEY));
+        let batch = [(KEY, payloads.make(1)), (2, payloads.make(2)), (KEY, payloads.make(3))];
+        let ((mut sleeper, whole, told, first), publisher) = race(
+            || {
+                let whole = hub.position();
+                let sleeper = sleeper.polled(1);
+                let (told, first) = (sleeper.told.clone(), sleeper.reader.position());
+                (sleeper, whole, told, first)
+            },
+            move || {
+                publisher.publish_batch(batch);
+                publisher
+            },
+        );
+        assert!([0, 3].contains(&whole.seq()), "{whole} is in the middle of a batch");
+        judge(&hub, &told, first, &[1, 3]);
+        sleeper.judge();
+        assert_eq!((&*sleeper.told.seqs, hub.stats().empty_wakes), (&[1, 3][..], 0));
+        assert!(hub.stats().wakes <= 1, "one wake per batch");
+        drop((publisher, sleeper, hub));
         payloads.assert_all_dropped();
     });
 }

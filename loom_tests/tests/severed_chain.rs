@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use keywake::{Publisher, Received};
-use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, race, race3};
+use keywake::{Publisher, Received, Start};
+use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, position, race, race3};
 
 fn publish_all(mut publisher: Publisher<u8, Payload>, events: Vec<Payload>) -> Publisher<u8, Payload> {
     for event in events {
@@ -171,6 +171,73 @@ fn budget_of_nothing_against_recv() {
         let (mut sleeper, publisher) = race(|| sleeper.polled(2), move || publish_all(publisher, events));
         judge(&mut [&mut sleeper], &[1, 2]);
         drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// Whoever comes in at the old end, or at the new one, while it moves.
+#[test]
+fn oldest_and_latest_against_eviction() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().retain_events(1).build();
+        let first = hub.subscribe(&KEY);
+        let publisher = publish_all(publisher, vec![payloads.make(1), payloads.make(2)]);
+        let (one, two, event) = (hub.clone(), hub.clone(), payloads.make(3));
+        let (mut oldest, mut latest, publisher) = race3(
+            move || Sleeper::new(one.subscribe_from(&KEY, Start::Oldest)),
+            move || Sleeper::new(two.subscribe_from(&KEY, Start::Latest)),
+            move || publish_all(publisher, vec![event]),
+        );
+        judge(&mut [&mut oldest, &mut latest], &[1, 2, 3]);
+        for sleeper in [&oldest, &latest] {
+            assert_eq!(sleeper.told.seqs.last(), Some(&3), "the newest: {:?}", sleeper.told);
+        }
+        drop((publisher, first, oldest, latest, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A reader resumes in the middle of the chain while its old end goes.
+#[test]
+fn resume_against_eviction() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().retain_events(1).build();
+        let first = hub.subscribe(&KEY);
+        let publisher = publish_all(publisher, vec![payloads.make(1), payloads.make(2)]);
+        let (other, events) = (hub.clone(), vec![payloads.make(3), payloads.make(4)]);
+        let (mut sleeper, publisher) = race(
+            move || Sleeper::new(other.subscribe_from(&KEY, Start::After(position(1)))).polled(1),
+            move || publish_all(publisher, events),
+        );
+        judge(&mut [&mut sleeper], &[1, 2, 3, 4]);
+        drop((publisher, first, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// The last references to a block are dropped at once: a reader's, those of its events, and the chain's.
+#[test]
+fn last_references_are_dropped_at_once() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().build();
+        let mut reader = hub.subscribe(&KEY);
+        let publisher = publish_all(publisher, vec![payloads.make(1), payloads.make(2)]);
+        let (Ok(Received::Event(one)), Ok(Received::Event(two))) = (reader.try_recv(), reader.try_recv()) else {
+            panic!("two events")
+        };
+        let ((), (), id) = race3(
+            move || drop((one, reader)),
+            move || drop((publisher, hub)),
+            move || {
+                let copy = two.clone();
+                drop(two);
+                copy.id()
+            },
+        );
+        assert_eq!(id, 2);
         payloads.assert_all_dropped();
     });
 }

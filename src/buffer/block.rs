@@ -188,15 +188,13 @@ impl<T> BlockRef<T> {
         !self.header().next.load(Ordering::Relaxed).is_null()
     }
 
-    /// Writes the next entry.
+    /// Writes the next entry, which has this index.
     ///
     /// # Safety
-    /// The caller is the topic's writer, is inside (BUSY), and the block is its tail and not full.
+    /// The caller is the topic's writer, is inside (BUSY), the block is its tail and not full, and `index` is its length.
     #[inline]
-    pub(crate) unsafe fn write(&self, seq: u64, event: Option<T>, weight: u64, stamp: u64) {
+    pub(crate) unsafe fn write(&self, index: u32, seq: u64, event: Option<T>, weight: u64, stamp: u64) {
         let header = self.header();
-        // Relaxed: only the writer stores here, and this is the writer.
-        let index = header.len.load(Ordering::Relaxed);
         let tagged = if event.is_none() { seq | MARK } else { seq };
         let entry = Entry { tagged, event: event.map_or_else(MaybeUninit::uninit, MaybeUninit::new) };
         self.cell(index).with_mut(|cell| {

@@ -25,13 +25,20 @@ pub(crate) enum Waste<T> {
     Chain(BlockRef<T>),
 }
 
+/// The writer's part.
+struct Tail<T> {
+    /// The block that is being filled, or null. Not a reference of its own: while the topic lives and is not SEALED, the chain holds it.
+    block: *mut Header<T>,
+    /// Its length and capacity: so that the way to its next entry does not lead over its header, which may be far from any cache.
+    len: u32,
+    capacity: u32,
+}
+
 /// The readers' end, and where to start looking for the newest block.
 struct Ends<T> {
     head: Option<BlockRef<T>>,
     /// A recent tail; a block of the chain, or null.
     hint: *const Header<T>,
-    /// Bytes of all blocks that are gone.
-    removed: u64,
 }
 
 /// Where a reader comes in.
@@ -73,11 +80,7 @@ pub(crate) struct Chain<T> {
     pub(crate) word: Word,
     /// Seq of the newest entry, or of one that is just being appended.
     last: AtomicU64,
-    /// The block that is being filled, or null: the writer's part. Not a reference of its own: while the topic lives and is not
-    /// SEALED, the chain holds it.
-    tail: UnsafeCell<*mut Header<T>>,
-    /// Bytes of all blocks and weighed events so far: the writer's part.
-    added: Tally,
+    tail: UnsafeCell<Tail<T>>,
     /// A block that the writer started while there was no chain to link it to; the next one with the ends locked makes it the head.
     first: AtomicPtr<Header<T>>,
     ends: Mutex<Ends<T>>,
@@ -85,6 +88,8 @@ pub(crate) struct Chain<T> {
     floor: AtomicU64,
     /// Count before the first retained entry.
     head: AtomicU64,
+    /// Weighed bytes of what is retained.
+    bytes: Tally,
 }
 
 // SAFETY: the raw pointers are to blocks that are `Send + Sync` for such a `T`; who may follow them when is B1-B6.
@@ -98,12 +103,12 @@ impl<T> Chain<T> {
         Self {
             word,
             last: AtomicU64::new(floor),
-            tail: UnsafeCell::new(ptr::null_mut()),
-            added: Tally::new(0),
+            tail: UnsafeCell::new(Tail { block: ptr::null_mut(), len: 0, capacity: 0 }),
             first: AtomicPtr::new(ptr::null_mut()),
-            ends: Mutex::new(Ends { head: None, hint: ptr::null(), removed: 0 }),
+            ends: Mutex::new(Ends { head: None, hint: ptr::null() }),
             floor: AtomicU64::new(floor),
             head: AtomicU64::new(0),
+            bytes: Tally::new(0),
         }
     }
 
@@ -156,26 +161,27 @@ impl<T> Chain<T> {
         }
         let Incoming { seq, event, weight, stamp } = incoming;
         let mut started = false;
-        let tail = self.tail.with_mut(|tail| {
+        let (tail, index) = self.tail.with_mut(|tail| {
             // SAFETY: B2: BUSY and not dead, so the writer's part is ours.
             let tail = unsafe { &mut *tail };
-            let full = if inside.is_sealed() { None } else { NonNull::new(*tail) };
-            if !full.is_some_and(|tail| Self::has_room(tail, limits, stamp)) {
-                *tail = self.start_block(full, inside, limits, account, stamp);
+            let block = if inside.is_sealed() { None } else { NonNull::new(tail.block) };
+            let has_room = tail.len < tail.capacity && block.is_some_and(|block| Self::takes_more(block, limits, stamp));
+            if !has_room {
+                *tail = self.start_block(block, inside, limits, account, stamp);
                 started = true;
             }
-            *tail
+            tail.len += 1;
+            (tail.block, tail.len - 1)
         });
         // SAFETY: never null after `start_block`.
         let tail = unsafe { NonNull::new_unchecked(tail) };
         // SAFETY: B2: the chain holds its tail while we are in.
         let tail = unsafe { BlockRef::borrow_raw(tail) };
         let is_mark = event.is_none();
-        let base = tail.base();
-        // SAFETY: we are the writer, inside, at the tail, which has room.
-        unsafe { tail.write(seq, event, weight, stamp) };
+        // SAFETY: we are the writer, inside, at the tail, which has room, and whose length was `index`.
+        unsafe { tail.write(index, seq, event, weight, stamp) };
         if weight != 0 {
-            self.added.set(self.added.get() + weight);
+            self.bytes.add(weight);
             account.retain(weight);
         }
         // Relaxed: the append below releases it; only the writer stores here, and this is the writer.
@@ -184,10 +190,10 @@ impl<T> Chain<T> {
             if started {
                 self.retain(limits, stamp, account, garbage);
             }
-            return Ok(Appended { wake: before.has_parked(), started, base });
+            return Ok(Appended { wake: before.has_parked(), started, base: inside.count() - u64::from(index) });
         }
         if weight != 0 {
-            self.added.set(self.added.get() - weight);
+            self.bytes.sub(weight);
             account.take_back(weight);
         }
         let event = if is_mark {
@@ -200,14 +206,14 @@ impl<T> Chain<T> {
         Err(Incoming { seq, event, weight, stamp })
     }
 
+    /// Whether a block that is not full is not to be ended early: that keeps retention by bytes and by age near what was asked for.
     #[inline]
-    fn has_room(tail: NonNull<Header<T>>, limits: &Limits, stamp: u64) -> bool {
-        // SAFETY: B2: not sealed, so the chain holds its tail while we are in.
-        let block = unsafe { BlockRef::borrow_raw(tail) };
-        if block.len() == block.capacity() {
-            return false;
+    fn takes_more(block: NonNull<Header<T>>, limits: &Limits, stamp: u64) -> bool {
+        if !limits.weighs && !limits.has_age() {
+            return true;
         }
-        // Early ends keep retention by bytes and by age near what was asked for.
+        // SAFETY: B2: not sealed, so the chain holds its tail while we are in.
+        let block = unsafe { BlockRef::borrow_raw(block) };
         !(limits.weighs && block.weight() >= limits.block_bytes || limits.has_age() && limits.ends_block(block.ages().0, stamp))
     }
 
@@ -220,16 +226,16 @@ impl<T> Chain<T> {
         limits: &Limits,
         account: &Arc<Account>,
         stamp: u64,
-    ) -> *mut Header<T> {
+    ) -> Tail<T> {
         // SAFETY: B2: not sealed, so the chain holds its tail while we are in.
         let full = full.map(|full| unsafe { BlockRef::borrow_raw(full) });
         let capacity =
             full.as_ref().map_or_else(|| limits.first_capacity::<T>(), |full| limits.next_capacity::<T>(full.capacity()));
         let block = BlockRef::new(capacity, inside.count(), stamp, account);
         let bytes = block.weighed();
-        self.added.set(self.added.get() + bytes);
+        self.bytes.add(bytes);
         account.retain(bytes);
-        let raw = block.as_ptr().cast_mut();
+        let tail = Tail { block: block.as_ptr().cast_mut(), len: 0, capacity };
         if let Some(full) = full {
             // SAFETY: we are the writer, inside, and this was the tail until now.
             unsafe { full.link(block) };
@@ -238,7 +244,7 @@ impl<T> Chain<T> {
             let unclaimed = self.first.swap(block.into_raw(), Ordering::Release);
             debug_assert!(unclaimed.is_null());
         }
-        raw
+        tail
     }
 
     /// The writer goes out of a dead topic.
@@ -280,7 +286,7 @@ impl<T> Chain<T> {
     unsafe fn is_unused(&self) -> bool {
         self.tail.with(|tail| {
             // SAFETY: by the contract of this function nobody writes.
-            unsafe { *tail }.is_null()
+            unsafe { (*tail).block.is_null() }
         })
     }
 
@@ -289,7 +295,7 @@ impl<T> Chain<T> {
         let mut ends = self.lock_ends();
         ends.hint = ptr::null();
         let head = ends.head.take();
-        let bytes = self.added.get() - ends.removed;
+        let bytes = self.bytes.get();
         drop(ends);
         account.evict(bytes);
         if let Some(head) = head {
@@ -345,12 +351,12 @@ impl<T> Chain<T> {
         }
         self.tail.with(|tail| {
             // SAFETY: B2: only the writer, which is us, changes its part, and the chain, not torn down, is locked.
-            ends.hint = unsafe { *tail };
+            ends.hint = unsafe { (*tail).block };
         });
         while let Some(head) = &ends.head {
             let kept = self.word.observe().count() - head.base();
             let over_count = kept - u64::from(head.len()) >= limits.events;
-            let over_bytes = self.added.get() - ends.removed > limits.bytes;
+            let over_bytes = self.bytes.get() > limits.bytes;
             if !(head.is_linked() && (over_count || over_bytes || limits.is_expired(head.ages().1, now))) {
                 return;
             }
@@ -399,7 +405,7 @@ impl<T> Chain<T> {
         }
         ends.head = next;
         let bytes = head.weighed();
-        ends.removed += bytes;
+        self.bytes.sub(bytes);
         account.evict(bytes);
         garbage.push(Waste::Block(head));
         true
@@ -415,7 +421,7 @@ impl<T> Drop for Chain<T> {
         // A topic that dies with its hub was never torn down.
         let mut ends = self.lock_ends();
         let head = ends.head.take();
-        let bytes = self.added.get() - ends.removed;
+        let bytes = self.bytes.get();
         drop(ends);
         if let Some(head) = head {
             head.account().evict(bytes);

@@ -35,8 +35,8 @@ impl<T> Event<T> {
             let block = BlockRef::new(capacity, 0, 0, account);
             account.pin(block.weighed());
             for (index, item) in (0..capacity).zip(items.by_ref()) {
-                // SAFETY: the block is ours alone, and `index` is below its capacity.
-                unsafe { block.write(0, Some(item), 0, 0) };
+                // SAFETY: the block is ours alone, has this length, and `index` is below its capacity.
+                unsafe { block.write(index, 0, Some(item), 0, 0) };
                 // SAFETY: written just now by this thread, and handed on only by `events`, whose sharing synchronises.
                 events.push(unsafe { Self::new(block.clone(), index) });
             }

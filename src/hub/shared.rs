@@ -18,12 +18,12 @@ use super::{
 use crate::{
     CloseReason, Gap, GapCause, Key, OnLastPublisher, Position,
     buffer::{BlockRef, account::Account, chain::Waste, limits::Limits, reader::Lost},
-    sync::{Arc, AtomicU64, Mutex, Ordering, Tally},
+    sync::{Arc, AtomicU64, Mutex, Ordering, Padded, Tally},
     trace,
 };
 
 /// Blocks that the last reader of a topic frees by itself; what is longer is left to others, one block at a time.
-const FREE_AT_ONCE: usize = 16;
+const FREE_AT_ONCE: usize = 8;
 
 /// What a user gives to tell how much an event weighs.
 pub(crate) type Weigher<T> = Box<dyn Fn(&T) -> usize + Send + Sync>;
@@ -97,11 +97,13 @@ pub(crate) struct WakeTallies {
 
 /// See the module.
 pub(crate) struct Shared<K, T> {
-    pub(crate) config: Config<T>,
+    /// Only read, once it is made: away from the count of handles, which changes with each that comes or goes.
+    pub(crate) config: Padded<Config<T>>,
     pub(crate) registry: Registry<K, T>,
-    pub(crate) progress: Progress,
+    /// The writer's, with every publish.
+    pub(crate) progress: Padded<Progress>,
     pub(crate) account: Arc<Account>,
-    pub(crate) tallies: WakeTallies,
+    pub(crate) tallies: Padded<WakeTallies>,
     pub(crate) gaps: Tally,
     /// Chains of blocks to be freed bit by bit, and how many.
     lane: Mutex<Vec<BlockRef<T>>>,
@@ -121,14 +123,14 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         let keep = Keep { idle: config.keep_idle, unread: config.retain_unread };
         Self {
             registry: Registry::new(config.max_topics, config.max_tombstones, keep, config.start_seq),
-            progress: Progress {
+            progress: Padded::new(Progress {
                 completed: AtomicU64::new(config.start_seq),
                 issued: AtomicU64::new(config.start_seq),
                 published: Tally::new(0),
                 unread: Tally::new(0),
-            },
+            }),
             account: Arc::new(Account::new(config.epoch)),
-            tallies: WakeTallies::default(),
+            tallies: Padded::default(),
             gaps: Tally::new(0),
             lane: Mutex::new(Vec::new()),
             lane_length: Tally::new(0),
@@ -136,7 +138,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             losses: Mutex::new(Vec::new()),
             hasher: KeyHasher::default(),
             started: Instant::now(),
-            config,
+            config: Padded::new(config),
         }
     }
 

@@ -1,11 +1,11 @@
 //! A topic: a key, its events, its readers' slots. Also what is left of it when it is gone.
 
-use std::fmt;
+use std::{fmt, ptr};
 
 use crate::{
     CloseReason,
     buffer::{chain::Chain, reader::Home, word::Word},
-    sync::{Arc, AtomicU64, Ordering, PlainOnce, Tally},
+    sync::{Arc, AtomicPtr, AtomicU64, Ordering, Tally},
     wake::Slots,
 };
 
@@ -20,8 +20,8 @@ pub(crate) struct Topic<K, T> {
     pub(crate) chain: Chain<T>,
     pub(crate) slots: Slots,
     pub(crate) unkept: Unkept,
-    /// Set before CLOSED.
-    ending: PlainOnce<Box<Ending>>,
+    /// Set once, before CLOSED; null until then.
+    ending: AtomicPtr<Ending>,
 }
 
 /// How topics are shared.
@@ -36,20 +36,24 @@ unsafe impl<K, T> Home<T> for TopicArc<K, T> {
 
 impl<K, T> Topic<K, T> {
     pub(crate) fn new(hash: u64, key: K) -> Self {
+        Self::with_word(hash, key, Word::new())
+    }
+
+    fn with_word(hash: u64, key: K, word: Word) -> Self {
         Self {
-            chain: Chain::new(Word::new(), 0),
+            chain: Chain::new(word, 0),
             slots: Slots::new(),
             hash,
             key,
             desk: Desk::new(),
             unkept: Unkept(AtomicU64::new(0)),
-            ending: PlainOnce::new(),
+            ending: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
     /// A topic that never lived, for a subscription that ends at once.
     pub(crate) fn closed(hash: u64, key: K, reason: CloseReason) -> Self {
-        let topic = Self { chain: Chain::new(Word::closed(), 0), ..Self::new(hash, key) };
+        let topic = Self::with_word(hash, key, Word::closed());
         topic.set_ending(Ending { reason, seq: 0 });
         topic
     }
@@ -66,15 +70,30 @@ impl<K, T> Topic<K, T> {
         self.chain.word.observe().is_dead()
     }
 
-    /// Called once, before the topic is closed.
+    /// Called once, before the topic is closed, with its shard locked.
     pub(crate) fn set_ending(&self, ending: Ending) {
-        let unset = self.ending.set(Box::new(ending));
-        debug_assert!(unset.is_ok());
+        let ending = Box::into_raw(Box::new(ending));
+        // Relaxed: released by the CLOSED that follows.
+        self.ending.store(ending, Ordering::Relaxed);
     }
 
     /// How it was closed; there once CLOSED was seen.
     pub(crate) fn ending(&self) -> Option<&Ending> {
-        self.ending.get().map(|ending| &**ending)
+        // Relaxed: whoever needs it has acquired CLOSED, which was released after it was set.
+        let ending = self.ending.load(Ordering::Relaxed);
+        // SAFETY: set once by `Box::into_raw`, and dropped with the topic.
+        unsafe { ending.as_ref() }
+    }
+}
+
+impl<K, T> Drop for Topic<K, T> {
+    fn drop(&mut self) {
+        // Relaxed: nobody else is left.
+        let ending = self.ending.load(Ordering::Relaxed);
+        if !ending.is_null() {
+            // SAFETY: set once by `Box::into_raw`, and nobody else is left.
+            drop(unsafe { Box::from_raw(ending) });
+        }
     }
 }
 
