@@ -72,7 +72,7 @@ pub enum GapCause {
     Retention,
     /// The source of the events lost them.
     Source,
-    /// Events were published while nobody read the key, and were not kept.
+    /// Events were published while nobody read the key and were not kept, or went with the key's topic when its last reader left.
     Unread,
 }
 

@@ -6,6 +6,8 @@
 /// Shares a value whose sharing is no part of any protocol (an error, a thread's waker); it must be the real one, since it
 /// shows in the public interface or crosses into `std::task`.
 pub(crate) use std::sync::Arc as PlainArc;
+/// Holds a value that is set at most once and is no part of any protocol.
+pub(crate) use std::sync::OnceLock as PlainOnce;
 
 /// A value on cache lines of its own: two, since processors fetch lines in pairs.
 #[derive(Debug, Default)]

@@ -98,7 +98,8 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
     /// About how many bytes of events a key keeps at most. Default: no limit.
     ///
     /// An event counts for its size in a block and what `weigher` says beyond it (the bytes it owns on the heap). The weigher is
-    /// called once per event by the publishing thread, outside of every lock. The newest block always stays.
+    /// called once per event by the publishing thread, outside of every lock; more than 1 TiB for one event counts
+    /// as that. The newest block always stays.
     pub fn retain_bytes(mut self, bytes: usize, weigher: impl Fn(&T) -> usize + Send + Sync + 'static) -> Self {
         self.retain_bytes = Some(bytes);
         self.weigher = Some(Box::new(weigher));
@@ -147,8 +148,8 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
 
     /// How long a topic stays, and goes on keeping events, when its last reader has left. Default: not at all.
     ///
-    /// No thread watches over it: it is enforced when a reader of a key of the same shard leaves, and by [`Hub::sweep`]. A topic
-    /// that had a reader in between may stay up to twice as long.
+    /// No thread watches over it: it is enforced when the key, or another one of the same shard, is next subscribed to or left, and by
+    /// [`Hub::sweep`]; not by a publish, which reads no clock for it. A topic that had a reader in between may stay up to twice as long.
     pub fn keep_idle(mut self, time: Duration) -> Self {
         self.keep_idle = time;
         self

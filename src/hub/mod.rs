@@ -24,6 +24,8 @@
 //!   writer's index, and `K::clone` behind that mutex where a publish makes a topic. They must not call the hub; they may panic.
 //! * **Lock order**: shard, then the ends of a chain, then a topic's free list of slots. The publisher's mutex comes before all.
 
+mod arrivals;
+mod budget;
 mod builder;
 mod publisher;
 mod registry;
@@ -34,17 +36,7 @@ mod subscription;
 mod topic;
 mod writer;
 
-use std::{
-    borrow::Borrow,
-    error::Error,
-    fmt,
-    future::Future,
-    hash::Hash,
-    marker::PhantomData,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Instant,
-};
+use std::{borrow::Borrow, error::Error, fmt, future::Future, hash::Hash, marker::PhantomData, time::Instant};
 
 pub use builder::{Builder, OnLastPublisher};
 pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, SourcePublisher};
@@ -53,13 +45,14 @@ pub use stats::{Stats, TopicStats};
 pub use subscription::{Recv, Subscription};
 
 use self::{
+    arrivals::ReaderArrives,
     registry::{Later, Maker, Removal},
     shared::{AsKey, Borrowed, FirstPanic, Numbering, Owned, Shared},
     snapshot::{Landing, Role, Taken},
     subscription::Untold,
     topic::{Ending, Topic, TopicArc},
 };
-use crate::{CloseReason, Closed, Event, Gap, GapCause, Key, Position, buffer::reader::Reader, sync::Arc, trace};
+use crate::{CloseReason, Closed, Event, Gap, GapCause, Key, Position, buffer::reader::Reader, sync::Arc};
 
 type TopicReader<K, T> = Reader<TopicArc<K, T>, T>;
 /// A topic that ends at once, and why.
@@ -156,7 +149,8 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     fn subscribe_as(&self, key: impl AsKey<K>, hash: u64, start: Start) -> Subscription<K, T> {
         // First: what is completed now is in the topic, or is noted before the floor is read.
         let completed = self.shared.progress.completed();
-        let topic = match self.join(key, hash) {
+        let mut later = Later::default();
+        let topic = match self.join(key, hash, &mut later) {
             Ok(topic) => topic,
             Err((closed, reason)) => {
                 let came = if let Start::After(position) = start {
@@ -164,63 +158,67 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
                 } else {
                     Position::new(self.shared.config.epoch, completed)
                 };
-                return Subscription::refused(Arc::clone(&self.shared), Reader::at(closed, 0, 0, true), came, reason);
+                let refused = Subscription::refused(Arc::clone(&self.shared), Reader::at(closed, 0, 0, true), came, reason);
+                self.shared.settle(later);
+                return refused;
             }
         };
-        if self.shared.config.limits.has_age() {
-            self.expire(&topic, self.shared.stamp());
+        let Shared { config, account, .. } = &*self.shared;
+        if config.limits.has_age() {
+            topic.chain.expire(&config.limits, self.shared.stamp(), account, &mut later.garbage);
         }
         let (reader, gap) = self.begin(topic, start, completed);
-        Subscription::new(Arc::clone(&self.shared), reader, gap)
+        let subscription = Subscription::new(Arc::clone(&self.shared), reader, gap);
+        // User code, which may panic: the subscription is there to be dropped then.
+        self.shared.settle(later);
+        subscription
     }
 
-    /// Becomes a reader of the key's topic, which is made if need be. `Err` is a topic that ends at once.
-    fn join(&self, key: impl AsKey<K>, hash: u64) -> Result<TopicArc<K, T>, Refused<K, T>> {
-        let index = self.shared.registry.shard_of(hash);
-        let shard = self.shared.registry.shard(index);
+    /// Becomes a reader of the key's topic, which is made if need be.
+    fn join(&self, key: impl AsKey<K>, hash: u64, later: &mut Later<K, T>) -> Result<TopicArc<K, T>, Refused<K, T>> {
+        let registry = &self.shared.registry;
+        let index = registry.shard_of(hash);
+        let shard = registry.shard(index);
         let mut state = shard.lock();
+        if let Some(now) = registry.now_if_idle_matters() {
+            registry.expire_idle(shard, &mut state, now, usize::MAX, later);
+        }
         if let Some(topic) = state.find_living(hash, |other| key.is(other)) {
             let topic = Arc::clone(topic);
-            let wakers = if topic.desk.join() == 0 { state.arrived(Some(hash)) } else { Vec::new() };
-            drop(state);
-            self.wake(wakers);
+            if topic.desk.join() == 0 {
+                later.wakers = state.arrived(Some(hash));
+            }
             return Ok(topic);
         }
         drop(state);
         // The key's clone, and the allocation, come outside of the lock.
         let topic = Arc::new(Topic::new(hash, key.to_key()));
         let mut state = shard.lock();
-        let mut is_new = false;
         let (joined, reason) = if let Some(reason) = state.shutdown() {
             (Err(topic), reason.clone())
         } else if let Some(other) = state.find_living(hash, |other| key.is(other)) {
+            later.topics.push(topic);
             (Ok(Arc::clone(other)), CloseReason::Shutdown)
         } else {
-            let made = self.shared.registry.insert(index, &mut state, topic, Maker::Reader, |other| key.is(other));
-            is_new = true;
-            (made, CloseReason::TopicLimit)
+            later.made = 1;
+            (registry.insert(index, &mut state, topic, Maker::Reader, |other| key.is(other)), CloseReason::TopicLimit)
         };
-        let mut wakers = Vec::new();
-        if let Ok(topic) = &joined
-            && topic.desk.join() == 0
-        {
-            wakers = state.arrived(Some(hash));
-        }
-        drop(state);
-        trace::topics_made(u32::from(is_new && joined.is_ok()));
-        self.wake(wakers);
-        joined.map_err(|unused| {
-            drop(unused);
-            let closed = Arc::new(Topic::closed(hash, key.to_key(), reason.clone()));
-            // It leaves like any other reader.
-            closed.desk.join();
-            (closed, reason)
-        })
-    }
-
-    fn wake(&self, wakers: Vec<std::task::Waker>) {
-        if !wakers.is_empty() {
-            self.shared.settle(Later { wakers, ..Later::default() });
+        match joined {
+            Ok(topic) => {
+                if topic.desk.join() == 0 {
+                    later.wakers = state.arrived(Some(hash));
+                }
+                Ok(topic)
+            }
+            Err(unused) => {
+                later.made = 0;
+                drop(state);
+                drop(unused);
+                let closed = Arc::new(Topic::closed(hash, key.to_key(), reason.clone()));
+                // It leaves like any other reader.
+                closed.desk.join();
+                Err((closed, reason))
+            }
         }
     }
 
@@ -260,12 +258,6 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
 
     fn is_ahead(&self, position: Position) -> bool {
         self.shared.config.numbering == Numbering::Own && self.shared.is_ahead(position.seq())
-    }
-
-    fn expire(&self, topic: &Topic<K, T>, now: u64) {
-        let mut later = Later::default();
-        topic.chain.expire(&self.shared.config.limits, now, &self.shared.account, &mut later.garbage);
-        self.shared.settle(later);
     }
 
     /// A snapshot of a key, and then what follows it: nothing twice, nothing missing.
@@ -320,6 +312,9 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         let mut subscription = self.subscribe(key);
+        if subscription.is_refused() {
+            return Ok(subscription);
+        }
         let topic = Arc::as_ptr(subscription.topic()).addr();
         let mut take = Some(take);
         let taken = loop {
@@ -378,13 +373,13 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// # Panics
     /// If a woken waker panics, when all others have been woken.
     pub fn shutdown(&self, reason: CloseReason) {
-        self.shared.shutdown(&reason);
+        self.shared.shutdown(reason);
     }
 
     /// Whether the hub was shut down.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
-        self.shared.is_shutdown().is_some()
+        self.shared.is_shutdown()
     }
 
     /// Enforces [`Builder::retain_for`] and [`Builder::keep_idle`] on quiet keys, and frees what big topics left to be freed. Nobody
@@ -413,6 +408,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
                 let topics: Vec<_> = state.living().filter(empty).cloned().collect();
                 for topic in topics {
                     registry.remove(shard, &mut state, &topic, Removal::IfEmpty, &mut later);
+                    later.topics.push(topic);
                 }
             }
             registry.expire_idle(shard, &mut state, now, usize::MAX, &mut later);
@@ -498,7 +494,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        ReaderArrives { shared: Arc::clone(&self.shared), hash: self.shared.hash(key), key: key.to_owned(), id: None }
+        ReaderArrives::new(Arc::clone(&self.shared), self.shared.hash(key), key.to_owned())
     }
 
     fn topic<Q>(&self, key: &Q) -> Option<TopicArc<K, T>>
@@ -518,49 +514,6 @@ fn topic_stats<K, T>(topic: &Topic<K, T>) -> TopicStats {
         published: topic.chain.word.observe().count(),
         retained_events: topic.chain.retained(),
         last_seq: topic.chain.last_seq(),
-    }
-}
-
-/// The future of [`Hub::wait_for_reader`].
-struct ReaderArrives<K: Key, T: Send + Sync + 'static> {
-    shared: Arc<Shared<K, T>>,
-    hash: u64,
-    key: K,
-    id: Option<u64>,
-}
-
-impl<K: Key, T: Send + Sync + 'static> Unpin for ReaderArrives<K, T> {}
-
-impl<K: Key, T: Send + Sync + 'static> Future for ReaderArrives<K, T> {
-    type Output = Result<(), Closed>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        // User code, so before the lock.
-        let waker = cx.waker().clone();
-        let mut state = this.shared.registry.shard(this.shared.registry.shard_of(this.hash)).lock();
-        if let Some(reason) = state.shutdown() {
-            return Poll::Ready(Err(Closed::new(reason.clone())));
-        }
-        if state.find_living(this.hash, |other| *other == this.key).is_some_and(|topic| topic.desk.readers() > 0) {
-            return Poll::Ready(Ok(()));
-        }
-        let old = state.arrivals().wait(&mut this.id, this.hash, waker);
-        drop(state);
-        // User code, so after the lock.
-        drop(old);
-        Poll::Pending
-    }
-}
-
-impl<K: Key, T: Send + Sync + 'static> Drop for ReaderArrives<K, T> {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            let mut state = self.shared.registry.shard(self.shared.registry.shard_of(self.hash)).lock();
-            let old = state.arrivals().cancel(id);
-            drop(state);
-            drop(old);
-        }
     }
 }
 

@@ -81,8 +81,8 @@ impl<K: Key, T: Send + Sync + 'static> Publisher<K, T> {
     fn publish_as(&mut self, key: impl AsKey<K>, hash: u64, event: T) -> Published {
         let weight = weigh(self.writer.shared(), &event);
         let (published, unread) = self.writer.publish(&key, hash, event, weight);
-        drop(unread);
         settle_own(&mut self.writer);
+        drop(unread);
         published
     }
 
@@ -360,10 +360,13 @@ fn settle_own<K: Key, T: Send + Sync + 'static>(writer: &mut Writer<K, T>) {
     writer.shared().free_one_block();
 }
 
+/// An event counts for at most this much: sums of weights must not overflow, whatever a weigher says. 1 TiB is more than a machine has.
+const MAX_WEIGHT: u64 = 1 << 40;
+
 /// The weigher is user code: run before any lock is taken.
 #[inline]
 fn weigh<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, event: &T) -> u64 {
-    shared.config.weigher.as_ref().map_or(0, |weigher| weigher(event) as u64)
+    shared.config.weigher.as_ref().map_or(0, |weigher| (weigher(event) as u64).min(MAX_WEIGHT))
 }
 
 fn weigh_all<K: Key, T: Send + Sync + 'static>(

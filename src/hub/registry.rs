@@ -9,7 +9,10 @@ use std::{
 
 use hashbrown::HashTable;
 
-use super::topic::{Ending, TopicArc};
+use super::{
+    arrivals::Arrivals,
+    topic::{Ending, TopicArc},
+};
 use crate::{
     CloseReason,
     buffer::{chain::Garbage, word::Death},
@@ -98,38 +101,6 @@ pub(crate) struct ShardState<K, T> {
     shutdown: Option<CloseReason>,
 }
 
-/// Tasks that wait for a key to have a reader.
-#[derive(Debug, Default)]
-pub(crate) struct Arrivals {
-    next_id: u64,
-    waiting: Vec<(u64, u64, Waker)>,
-}
-
-impl Arrivals {
-    /// Adds or renews a waiter; `waker` was cloned outside of the lock. A waker that is replaced comes back, to be dropped there.
-    pub(crate) fn wait(&mut self, id: &mut Option<u64>, hash: u64, waker: Waker) -> Option<Waker> {
-        if let Some(found) = id.and_then(|id| self.waiting.iter_mut().find(|waiting| waiting.0 == id)) {
-            return Some(std::mem::replace(&mut found.2, waker));
-        }
-        *id = Some(self.next_id);
-        self.waiting.push((self.next_id, hash, waker));
-        self.next_id += 1;
-        None
-    }
-
-    pub(crate) fn cancel(&mut self, id: u64) -> Option<Waker> {
-        let index = self.waiting.iter().position(|waiting| waiting.0 == id)?;
-        Some(self.waiting.swap_remove(index).2)
-    }
-
-    fn arrived(&mut self, hash: Option<u64>) -> Vec<Waker> {
-        if self.waiting.is_empty() {
-            return Vec::new();
-        }
-        self.waiting.extract_if(.., |waiting| hash.is_none_or(|hash| hash == waiting.1)).map(|waiting| waiting.2).collect()
-    }
-}
-
 /// What is to be done once no lock is held: drops and wakes are user code.
 pub(crate) struct Later<K, T> {
     pub(crate) garbage: Garbage<T>,
@@ -140,6 +111,8 @@ pub(crate) struct Later<K, T> {
     /// Only to be dropped, with their keys.
     pub(crate) topics: Few<TopicArc<K, T>>,
     pub(crate) wakers: Vec<Waker>,
+    /// How many topics were made.
+    pub(crate) made: u32,
     /// How many topics died.
     pub(crate) removed: u32,
 }
@@ -152,6 +125,7 @@ impl<K, T> Default for Later<K, T> {
             closed: Few::default(),
             topics: Few::default(),
             wakers: Vec::new(),
+            made: 0,
             removed: 0,
         }
     }
@@ -159,7 +133,8 @@ impl<K, T> Default for Later<K, T> {
 
 impl<K, T> Later<K, T> {
     /// Whether there is nothing to do.
-    fn is_empty(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
         let is_quiet = self.garbage.is_empty() && self.dead.is_empty() && self.closed.is_empty();
         is_quiet && self.topics.is_empty() && self.wakers.is_empty()
     }
@@ -287,9 +262,14 @@ impl<K, T> Registry<K, T> {
         Ok(topic)
     }
 
+    /// The time, if topics go by it.
+    pub(crate) fn now_if_idle_matters(&self) -> Option<Instant> {
+        (!self.keep.idle.is_zero()).then(Instant::now)
+    }
+
     /// A reader leaves. `None`: nothing is to be done later.
     pub(crate) fn leave(&self, topic: &TopicArc<K, T>) -> Option<Later<K, T>> {
-        let now = (!self.keep.idle.is_zero()).then(Instant::now);
+        let now = self.now_if_idle_matters();
         let shard = self.shard(self.shard_of(topic.hash()));
         let mut state = shard.lock();
         let is_last = topic.desk.leave() == 0;
@@ -402,7 +382,7 @@ impl<K, T> Registry<K, T> {
     fn bury(shard: &Shard<K, T>, state: &mut ShardState<K, T>, topic: &TopicArc<K, T>) {
         let Some(index) = topic.desk.newborn() else {
             state.graves.push(Arc::clone(topic));
-            if state.graves.len().is_multiple_of(GRAVES) {
+            if state.graves.len() % GRAVES == 0 {
                 // AcqRel (pairs with `births`): only to make the writer come by.
                 shard.births.fetch_add(1, Ordering::AcqRel);
             }
@@ -498,8 +478,8 @@ impl<K, T> ShardState<K, T> {
         self.shutdown.as_ref()
     }
 
-    pub(crate) fn set_shutdown(&mut self, reason: CloseReason) {
-        self.shutdown = Some(reason);
+    pub(crate) fn set_shutdown(&mut self, reason: &CloseReason) {
+        self.shutdown.get_or_insert_with(|| reason.clone());
     }
 
     pub(crate) fn arrivals(&mut self) -> &mut Arrivals {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     CloseReason, Gap, GapCause, Key, OnLastPublisher, Position,
     buffer::{BlockRef, account::Account, chain::Waste, limits::Limits, reader::Lost},
-    sync::{Arc, AtomicU64, Mutex, Ordering, Padded, Tally},
+    sync::{Arc, AtomicU64, Mutex, Ordering, Padded, PlainOnce, Tally},
     trace,
 };
 
@@ -113,6 +113,8 @@ pub(crate) struct Shared<K, T> {
     losses: Mutex<Vec<(u64, u64, GapCause)>>,
     hasher: KeyHasher,
     started: Instant,
+    /// Why it was shut down: the first reason.
+    shut_down: PlainOnce<CloseReason>,
 }
 
 /// Losses whose ranges are remembered; of older ones a reader is told a range that begins at its own position.
@@ -137,6 +139,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             flights: Flights::default(),
             losses: Mutex::new(Vec::new()),
             hasher: KeyHasher::default(),
+            shut_down: PlainOnce::new(),
             started: Instant::now(),
             config: Padded::new(config),
         }
@@ -181,6 +184,11 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
 
     /// Does what was put off until no lock is held: wakes, tears down, drops. The first panic of user code goes on when all is done.
     pub(crate) fn settle(&self, later: Later<K, T>) {
+        if later.is_empty() {
+            trace::topics_made(later.made);
+            trace::topics_removed(later.removed);
+            return;
+        }
         let mut panics = FirstPanic::default();
         self.settle_quietly(later, &mut panics);
         panics.go_on();
@@ -188,7 +196,8 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
 
     /// The same, for who has more to do after it.
     pub(crate) fn settle_quietly(&self, later: Later<K, T>, panics: &mut FirstPanic) {
-        let Later { mut garbage, dead, closed, topics, wakers, removed } = later;
+        let Later { mut garbage, dead, closed, topics, wakers, made, removed } = later;
+        trace::topics_made(made);
         trace::topics_removed(removed);
         for topic in closed {
             self.fan_out(&topic, panics);
@@ -254,9 +263,10 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
     /// What a reader is told of a loss.
     pub(crate) fn gap(&self, lost: Lost) -> Gap {
         let Lost { from, to, missed, held } = lost;
-        let cause = if held { GapCause::Retention } else { GapCause::Unread };
         // What the source lost takes the place of an event, and is none.
         let losses = self.losses.lock();
+        let of_source = losses.iter().find(|loss| loss.1 == to).map(|loss| loss.2);
+        let cause = if held { GapCause::Retention } else { of_source.unwrap_or(GapCause::Unread) };
         let is_exact = losses.len() < LOSSES && !losses.iter().any(|loss| from < loss.1 && loss.1 <= to);
         Gap { from, to, missed: missed.filter(|_| is_exact), cause }
     }
@@ -269,16 +279,16 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
     }
 
     /// Closes every topic, and the hub.
-    pub(crate) fn shutdown(&self, reason: &CloseReason) {
+    pub(crate) fn shutdown(&self, reason: CloseReason) {
+        // The first reason is everybody's, also where two come at once.
+        let reason = self.shut_down.get_or_init(|| reason);
         trace::shut_down(reason);
         let mut panics = FirstPanic::default();
         for index in 0..self.registry.shard_count() {
             let mut later = Later::default();
             let shard = self.registry.shard(index);
             let mut state = shard.lock();
-            if state.shutdown().is_none() {
-                state.set_shutdown(reason.clone());
-            }
+            state.set_shutdown(reason);
             let topics: Vec<_> = state.living().cloned().collect();
             for topic in &topics {
                 let ending = Ending { reason: reason.clone(), seq: self.progress.completed() };
@@ -293,10 +303,8 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         panics.go_on();
     }
 
-    pub(crate) fn is_shutdown(&self) -> Option<CloseReason> {
-        // The last one: then all are.
-        let last = self.registry.shard_count() - 1;
-        self.registry.shard(last).lock().shutdown().cloned()
+    pub(crate) fn is_shutdown(&self) -> bool {
+        self.shut_down.get().is_some()
     }
 }
 
@@ -320,10 +328,9 @@ impl FirstPanic {
 
     /// Lets it go on. (A panic on the way out of a panic would abort the process.)
     pub(crate) fn go_on(self) {
-        if let Some(payload) = self.0
-            && !std::thread::panicking()
-        {
-            panic::resume_unwind(payload);
+        match self.0 {
+            Some(payload) if !std::thread::panicking() => panic::resume_unwind(payload),
+            _ => {}
         }
     }
 }

@@ -167,12 +167,11 @@ impl<T> Drop for Landing<T> {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
         let mut state = self.flight.0.lock();
-        if let State::Running { waiting, .. } = &mut *state
-            && let Some(index) = waiting.iter().position(|(other, _)| *other == id)
-        {
-            let old = waiting.swap_remove(index);
-            drop(state);
-            drop(old);
-        }
+        let State::Running { waiting, .. } = &mut *state else { return };
+        let Some(index) = waiting.iter().position(|(other, _)| *other == id) else { return };
+        let old = waiting.swap_remove(index);
+        drop(state);
+        // User code, so after the lock.
+        drop(old);
     }
 }

@@ -16,7 +16,8 @@ pub struct Stats {
     pub unread: u64,
     /// Wakes given to parked readers.
     pub wakes: u64,
-    /// Wakes given to a reader that had already seen everything: must stay 0.
+    /// Wakes given to a reader that had already seen everything when its waker was taken: a check of the bookkeeping, always 0. (A reader
+    /// that is about to be woken may still take the event by itself; that is not counted.)
     pub empty_wakes: u64,
     /// Passes over the parked readers of a key.
     pub fan_outs: u64,

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{shared::Shared, topic::TopicArc};
+use super::{
+    shared::{FirstPanic, Shared},
+    topic::TopicArc,
+};
 use crate::{
     CloseReason, Closed, Event, Gap, GapCause, Key, Position, Received, ReceivedRef, RecvTimeoutError, TryRecvError,
     buffer::reader::{Reader, Step},
@@ -131,6 +134,11 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         refused
     }
 
+    /// Whether it was over before it began.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.refused_at.is_some())
+    }
+
     pub(crate) fn topic(&self) -> &TopicArc<K, T> {
         self.reader.home()
     }
@@ -171,7 +179,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// # });
     /// ```
     pub fn recv(&mut self) -> Recv<'_, K, T> {
-        Recv { subscription: self }
+        Recv(Finding { subscription: self })
     }
 
     /// As [`recv`](Self::recv), in the form of a poll. The waker of the last call is the one that is woken.
@@ -311,10 +319,11 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// The next thing; `None`: nothing now.
     #[inline]
     fn find(&mut self) -> Option<Result<Found, Closed>> {
-        if self.extra.is_some()
-            && let Some(found) = self.find_extra()
-        {
-            return Some(found);
+        if self.extra.is_some() {
+            let found = self.find_extra();
+            if found.is_some() {
+                return found;
+            }
         }
         match self.reader.advance() {
             Step::Event => Some(Ok(Found::Step)),
@@ -501,15 +510,18 @@ impl Wake for Unpark {
 
 impl<K: Key, T: Send + Sync + 'static> Drop for Subscription<K, T> {
     fn drop(&mut self) {
-        self.unpark();
-        self.reader.leave();
+        // The drop of the waker is user code, and must not keep the reader from leaving.
+        let mut panics = FirstPanic::default();
+        panics.run(|| self.unpark());
+        panics.run(|| self.reader.leave());
         let topic = self.reader.home();
         if let Some(slot) = Parking(self.reader.tag).slot() {
             topic.slots.return_slot(slot);
         }
         if let Some(later) = self.shared.registry.leave(topic) {
-            self.shared.settle(later);
+            self.shared.settle_quietly(later, &mut panics);
         }
+        panics.go_on();
     }
 }
 
@@ -527,26 +539,17 @@ impl<K: Key, T: Send + Sync + 'static> Unpin for Subscription<K, T> {}
 
 /// The future of [`Subscription::recv`].
 #[must_use = "futures do nothing unless they are awaited"]
-pub struct Recv<'a, K: Key, T: Send + Sync + 'static> {
-    subscription: &'a mut Subscription<K, T>,
-}
+pub struct Recv<'a, K: Key, T: Send + Sync + 'static>(Finding<'a, K, T>);
 
 impl<K: Key, T: Send + Sync + 'static> Future for Recv<'_, K, T> {
     type Output = Result<Received<T>, Closed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.subscription.poll_recv(cx)
+        self.0.subscription.poll_recv(cx)
     }
 }
 
-impl<K: Key, T: Send + Sync + 'static> Drop for Recv<'_, K, T> {
-    fn drop(&mut self) {
-        // A cancelled wait leaves no waker behind.
-        self.subscription.unpark();
-    }
-}
-
-/// The common part of the other futures.
+/// What all the futures wait for.
 struct Finding<'a, K: Key, T: Send + Sync + 'static> {
     subscription: &'a mut Subscription<K, T>,
 }

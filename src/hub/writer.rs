@@ -1,17 +1,18 @@
 //! The one writer's work: numbering, its private index of topics, appending.
 
-use std::{collections::VecDeque, fmt};
+use std::fmt;
 
 use hashbrown::{HashTable, hash_table::Entry};
 
 use super::{
+    budget::Budget,
     registry::{Later, Maker, News},
     shared::{AsKey, FirstPanic, Owned, Shared},
     topic::{Topic, TopicArc},
 };
 use crate::{
     CloseReason, GapCause, Key, OnLastPublisher, Position, Published, SeqError,
-    buffer::chain::{Appended, Garbage, Incoming, Waste},
+    buffer::chain::{Garbage, Incoming, Waste},
     few::Few,
     sync::Arc,
     trace,
@@ -104,8 +105,9 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         if self.after.is_empty() {
             return None;
         }
-        if let Some(lone) = self.after.take_lone() {
-            return Some(lone);
+        let lone = self.after.take_lone();
+        if lone.is_some() {
+            return lone;
         }
         Some(ToSettle::All(Box::new(std::mem::take(&mut self.after))))
     }
@@ -252,7 +254,8 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
             self.after.wake(topic);
         }
         if let Some(budget) = &mut self.budget {
-            budget.enforce(topic, &appended, account, &mut self.after.garbage);
+            let After { garbage, topics, .. } = &mut self.after;
+            budget.enforce(topic, &appended, account, garbage, topics);
         }
         Ok(topic.desk.readers())
     }
@@ -381,7 +384,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     /// The writer goes, and the hub with it if so wished.
     pub(crate) fn close(&self) {
         if self.shared.config.on_last_publisher == OnLastPublisher::Close {
-            self.shared.shutdown(&CloseReason::PublisherDropped);
+            self.shared.shutdown(CloseReason::PublisherDropped);
         }
     }
 }
@@ -442,54 +445,6 @@ pub(crate) struct Weighed<K, T> {
 fn table_of(hash: u64) -> usize {
     // Not the bits of the tables' own use (the lowest for the place, the top seven for the tag), nor all of the shard's.
     usize::try_from(hash >> 40).unwrap_or(0) % TABLES
-}
-
-/// The byte budget over the whole hub: blocks in the order in which they were started.
-struct Budget<K, T> {
-    bytes: u64,
-    blocks: VecDeque<(TopicArc<K, T>, u64)>,
-    /// Length at which entries of blocks that are gone are thrown out.
-    tidy_at: usize,
-}
-
-impl<K, T> Budget<K, T> {
-    fn new(bytes: u64) -> Self {
-        Self { bytes, blocks: VecDeque::new(), tidy_at: 128 }
-    }
-
-    fn enforce(
-        &mut self,
-        topic: &TopicArc<K, T>,
-        appended: &Appended,
-        account: &crate::buffer::account::Account,
-        garbage: &mut Garbage<T>,
-    ) {
-        if appended.started {
-            self.blocks.push_back((Arc::clone(topic), appended.base));
-            if self.blocks.len() >= self.tidy_at {
-                self.tidy();
-            }
-        }
-        while account.retained_bytes() > self.bytes {
-            let Some((oldest, base)) = self.blocks.front() else { return };
-            if Arc::ptr_eq(oldest, topic) && *base == appended.base {
-                // The event that was just published is still to be read by those it is for.
-                return;
-            }
-            if oldest.chain.evict_block(*base, account, garbage).is_none() {
-                // A reader is just coming in there; the next publish goes on.
-                return;
-            }
-            self.blocks.pop_front();
-        }
-    }
-
-    /// Throws out entries of blocks that went for another reason: they would pile up behind an old block of a quiet key.
-    #[cold]
-    fn tidy(&mut self) {
-        self.blocks.retain(|(topic, base)| *base >= topic.chain.head() && !topic.is_dead());
-        self.tidy_at = 2 * self.blocks.len() + 128;
-    }
 }
 
 impl<K: Key, T: Send + Sync + 'static> fmt::Debug for Writer<K, T> {

@@ -10,8 +10,8 @@ use crate::{
 
 /// Rows of a group, which has one summary word. Two in models.
 const GROUP: usize = if cfg!(keywake_loom) { 2 } else { 64 };
-/// Segments of groups, each twice as long as the one before: room for 2^13 groups of 2,048 slots.
-const SEGMENTS: usize = 14;
+/// Segments of groups, each twice as long as the one before: room for 2^18 groups of 2,048 slots, which is 2^29 slots.
+const SEGMENTS: usize = 19;
 
 /// The first slot, in the topic itself: most keys have one reader.
 struct Seat {
@@ -191,7 +191,7 @@ impl Slots {
             rest.make_row(row - 1);
         }
         let number = u32::try_from(1 + row * WIDTH + slot);
-        // 2^32 slots are 2^32 subscriptions of one key: 90 GB of waiting cells come first.
+        // Not reached: `make_row` gives up at 2^29 slots.
         SlotId(number.unwrap_or_else(|_| std::process::abort()))
     }
 
@@ -327,7 +327,7 @@ impl Rest {
     fn make_row(&self, row: usize) {
         let (segment, index) = Self::segment_of(row / GROUP);
         let length = if segment == 0 { 1 } else { 1 << (segment - 1) };
-        // Beyond the last segment the numbers of slots are used up as well (see `take_slot`).
+        // Beyond the last segment there are 2^29 tasks that wait for one key; 40 GB of them come first.
         let Some(place) = self.segments.get(segment) else { std::process::abort() };
         let groups = publish_once(place, || (0..length).map(|_| Group::new()).collect::<Box<[Group]>>());
         publish_once(&groups[index].rows[row % GROUP], RowBox::new);
