@@ -70,6 +70,35 @@ fn two_readers_follow_while_two_are_published() {
     });
 }
 
+/// A reader that sleeps at an old block pins that one and none of those behind it, also if its neighbour was just following the
+/// link when it was cut.
+#[test]
+fn sleeping_reader_pins_one_block() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().retain_events(1).build();
+        let (mut sleeps, mut goes) = (Sleeper::new(hub.subscribe(&KEY)), Sleeper::new(hub.subscribe(&KEY)));
+        let publisher = publish_all(publisher, vec![payloads.make(1)]);
+        for sleeper in [&mut sleeps, &mut goes] {
+            assert!(sleeper.poll().is_ready(), "the first event");
+        }
+        let events = vec![payloads.make(2), payloads.make(3)];
+        let ((), publisher) = race(
+            move || {
+                goes.told.take_all(&mut goes.reader);
+                drop(goes);
+            },
+            move || publish_all(publisher, events),
+        );
+        // What a reader that was just coming in held up goes now.
+        let publisher = publish_all(publisher, vec![payloads.make(4)]);
+        assert_eq!(payloads.alive(), 2, "the one it sleeps at, and the newest");
+        judge(&mut [&mut sleeps], &[1, 2, 3, 4]);
+        drop((publisher, sleeps, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
 /// An event that is held stays readable when its block is evicted and its reader is gone.
 #[test]
 fn held_event_outlives_its_block_and_its_reader() {

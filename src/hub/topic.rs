@@ -11,14 +11,15 @@ use crate::{
 
 /// See the module.
 ///
-/// In this order: what a publish touches stands together, from `hash` to the first fields of `chain`.
+/// In this order: what a publish touches stands together, from `key` to the first fields of `chain`, and for a small key on one cache
+/// line or two.
 #[repr(C)]
 pub(crate) struct Topic<K, T> {
-    hash: u64,
     key: K,
     pub(crate) desk: Desk,
     pub(crate) chain: Chain<T>,
     pub(crate) slots: Slots,
+    hash: u64,
     pub(crate) unkept: Unkept,
     /// Set once, before CLOSED; null until then.
     ending: AtomicPtr<Ending>,

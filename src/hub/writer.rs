@@ -242,7 +242,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     #[inline]
     fn append(&mut self, key: &impl AsKey<K>, hash: u64, incoming: Incoming<T>) -> Result<usize, Refused<T>> {
         let table = &self.index[table_of(hash)];
-        let Some(topic) = table.find(hash, |topic| topic.hash() == hash && key.is(topic.key())) else {
+        let Some(topic) = table.find(hash, |topic| key.is(topic.key())) else {
             return Err(Refused { incoming, is_dead: false });
         };
         let Shared { config, account, .. } = &*self.shared;
@@ -347,7 +347,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     }
 
     fn find(&self, key: &impl AsKey<K>, hash: u64) -> Option<&TopicArc<K, T>> {
-        self.index[table_of(hash)].find(hash, |topic| topic.hash() == hash && key.is(topic.key()))
+        self.index[table_of(hash)].find(hash, |topic| key.is(topic.key()))
     }
 
     /// Takes over what a shard has to tell. *All* its newborns: the births that are counted as seen are those of all of them.
