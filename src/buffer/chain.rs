@@ -114,9 +114,17 @@ impl<T> Chain<T> {
 
     /// Seq of the newest entry; called after a `Word` transition that acquires.
     pub(crate) fn last_seq(&self) -> u64 {
-        // Relaxed: after acquiring a count we see at least the seq of its entry; a later one is that of an append which the
-        // caller's transition forces to fail or which it does not mind.
-        self.last.load(Ordering::Relaxed)
+        // Acquire (pairs with the store in `append`): see `settled`. (After acquiring a count we see at least the seq of its entry; a later
+        // one is that of an append which the caller's transition forces to fail or which it does not mind.)
+        self.last.load(Ordering::Acquire)
+    }
+
+    /// The count, and the seq of the last entry that it counts. `None`: the writer is just inside.
+    pub(crate) fn settled(&self) -> Option<(u64, u64)> {
+        let state = self.word.observe();
+        let seq = self.last_seq();
+        // A seq that is not counted yet was stored by a writer that is inside, and so it would show now, or have gone on since.
+        (!state.is_busy() && self.word.observe() == state).then(|| (state.count(), seq))
     }
 
     /// Nothing up to `floor` will be here; called before the topic is found by anybody else.
@@ -184,8 +192,8 @@ impl<T> Chain<T> {
             self.bytes.add(weight);
             account.retain(weight);
         }
-        // Relaxed: the append below releases it; only the writer stores here, and this is the writer.
-        self.last.store(seq, Ordering::Relaxed);
+        // Release (pairs with `last_seq`): whoever reads this seq sees that we are inside.
+        self.last.store(seq, Ordering::Release);
         if let Some(before) = self.word.append(inside) {
             if started {
                 self.retain(limits, stamp, account, garbage);

@@ -23,7 +23,7 @@ pub(crate) struct Limits {
     /// A block whose events weigh this much is ended.
     pub(crate) block_bytes: u64,
     /// Nanoseconds; 0 where not limited.
-    age: u64,
+    pub(crate) age: u64,
 }
 
 impl Limits {

@@ -106,6 +106,16 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
         self
     }
 
+    /// How many bytes an event owns beyond its size in a block, for [`retain_total_bytes`](Self::retain_total_bytes) and for the bound on
+    /// what a sleeping reader or a held event pins. [`retain_bytes`](Self::retain_bytes) sets it too; the last one counts. Default: 0 for
+    /// every event, so that blocks end by their number of events alone.
+    ///
+    /// Called once per event by the publishing thread, outside of every lock; more than 1 TiB counts as that.
+    pub fn weigher(mut self, weigher: impl Fn(&T) -> usize + Send + Sync + 'static) -> Self {
+        self.weigher = Some(Box::new(weigher));
+        self
+    }
+
     /// How old a key's events get. Default: no limit.
     ///
     /// No thread watches over it: it is enforced when a key is published or subscribed to, and by [`Hub::sweep`]. An event may stay
@@ -190,7 +200,10 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
 
     fn into_shared(self, numbering: Numbering) -> Arc<Shared<K, T>> {
         Arc::new(Shared::new(Config {
-            limits: Limits::new(self.retain_events, self.retain_bytes, self.total_bytes, self.retain_for),
+            limits: Limits {
+                weighs: self.weigher.is_some(),
+                ..Limits::new(self.retain_events, self.retain_bytes, self.total_bytes, self.retain_for)
+            },
             weigher: self.weigher,
             total_bytes: self.total_bytes.map(|bytes| bytes as u64),
             retain_unread: self.retain_unread,

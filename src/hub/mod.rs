@@ -147,17 +147,11 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     fn subscribe_as(&self, key: impl AsKey<K>, hash: u64, start: Start) -> Subscription<K, T> {
-        // First: what is completed now is in the topic, or is noted before the floor is read.
-        let completed = self.shared.progress.completed();
         let mut later = Later::default();
         let topic = match self.join(key, hash, &mut later) {
             Ok(topic) => topic,
             Err((closed, reason)) => {
-                let came = if let Start::After(position) = start {
-                    position
-                } else {
-                    Position::new(self.shared.config.epoch, completed)
-                };
+                let came = if let Start::After(position) = start { position } else { self.position() };
                 let refused = Subscription::refused(Arc::clone(&self.shared), Reader::at(closed, 0, 0, true), came, reason);
                 self.shared.settle(later);
                 return refused;
@@ -167,7 +161,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         if config.limits.has_age() {
             topic.chain.expire(&config.limits, self.shared.stamp(), account, &mut later.garbage);
         }
-        let (reader, gap) = self.begin(topic, start, completed);
+        let (reader, gap) = self.begin(topic, start);
         let subscription = Subscription::new(Arc::clone(&self.shared), reader, gap);
         // User code, which may panic: the subscription is there to be dropped then.
         self.shared.settle(later);
@@ -222,10 +216,10 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         }
     }
 
-    /// A reader that begins where `start` says, and what it is to be told first. `completed` was read before the topic was joined.
-    fn begin(&self, topic: TopicArc<K, T>, start: Start, completed: u64) -> (TopicReader<K, T>, Option<Untold>) {
+    /// A reader that begins where `start` says, and what it is to be told first.
+    fn begin(&self, topic: TopicArc<K, T>, start: Start) -> (TopicReader<K, T>, Option<Untold>) {
         match start {
-            Start::Next => (Self::begin_now(topic, completed), None),
+            Start::Next => (self.begin_now(topic), None),
             Start::Oldest => (Reader::oldest(topic), None),
             Start::Latest => (Reader::latest(topic), None),
             Start::After(position) if position.epoch() != self.shared.config.epoch => {
@@ -234,7 +228,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
                 (reader, Some(Untold { gap, came: position }))
             }
             Start::After(position) if self.is_ahead(position) => {
-                let reader = Self::begin_now(topic, completed);
+                let reader = self.begin_now(topic);
                 let gap = Gap { from: reader.seq(), to: reader.seq(), missed: None, cause: GapCause::Ahead };
                 (reader, Some(Untold { gap, came: position }))
             }
@@ -245,7 +239,14 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         }
     }
 
-    fn begin_now(topic: TopicArc<K, T>, completed: u64) -> TopicReader<K, T> {
+    fn begin_now(&self, topic: TopicArc<K, T>) -> TopicReader<K, T> {
+        // Not from the hub's position: that lies on the line that the writer stores to with every publish of any key.
+        if let Some((next, seq)) = topic.chain.settled() {
+            let seq = seq.max(topic.chain.floor());
+            return Reader::at(topic, next, seq, true);
+        }
+        // First: what is completed now is in the topic.
+        let completed = self.shared.progress.completed();
         let next = topic.chain.word.observe().count();
         let seq = completed.max(topic.chain.floor());
         if topic.chain.last_seq() <= seq {
@@ -337,8 +338,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
                 }
             }
         };
-        let completed = self.shared.progress.completed();
-        let (reader, gap) = self.begin(Arc::clone(subscription.topic()), Start::After(taken.position), completed);
+        let (reader, gap) = self.begin(Arc::clone(subscription.topic()), Start::After(taken.position));
         subscription.follow_snapshot(taken.items, taken.position, reader, gap);
         Ok(subscription)
     }
@@ -444,7 +444,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// The figures of the hub. Passes over all topics.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let Shared { registry, progress, account, tallies, gaps, .. } = &*self.shared;
+        let Shared { registry, progress, account, tallies, .. } = &*self.shared;
         let shards = (0..registry.shard_count()).map(|index| registry.shard(index));
         let readers = shards.map(|shard| shard.lock().living().map(|topic| topic.desk.readers()).sum::<usize>()).sum();
         Stats {
@@ -456,7 +456,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             wakes: tallies.wakes.get(),
             empty_wakes: tallies.empty.get(),
             fan_outs: tallies.fan_outs.get(),
-            gaps: gaps.get(),
+            gaps: tallies.gaps.get(),
             retained_bytes: account.retained_bytes(),
             pinned_bytes: account.pinned_bytes(),
         }

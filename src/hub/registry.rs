@@ -17,7 +17,7 @@ use crate::{
     CloseReason,
     buffer::{chain::Garbage, word::Death},
     few::Few,
-    sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Tally},
+    sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Padded, Tally},
     trace,
 };
 
@@ -35,7 +35,8 @@ pub(crate) struct Registry<K, T> {
     stripes: Box<[Stripe]>,
     /// Everything up to this seq may be lost for any key: it is of a time before the hub, or the source said so.
     source_floor: AtomicU64,
-    topics: Tally,
+    /// Changes with every topic: not beside what is only read.
+    topics: Padded<Tally>,
     max_topics: u64,
     /// Per shard.
     max_tombstones: usize,
@@ -152,7 +153,7 @@ impl<K, T> Registry<K, T> {
             shards: (0..SHARDS).map(|_| Shard::new()).collect(),
             stripes: (0..STRIPES).map(|_| Stripe { noted: AtomicU64::new(0), handed_on: AtomicU64::new(0) }).collect(),
             source_floor: AtomicU64::new(start_seq),
-            topics: Tally::new(0),
+            topics: Padded::default(),
             max_topics: max_topics as u64,
             max_tombstones: max_tombstones.div_ceil(SHARDS),
             keep,

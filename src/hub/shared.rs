@@ -87,12 +87,13 @@ impl Progress {
     }
 }
 
-/// What fan-outs did.
+/// What fan-outs did, and what readers were told.
 #[derive(Debug, Default)]
-pub(crate) struct WakeTallies {
+pub(crate) struct Tallies {
     pub(crate) fan_outs: Tally,
     pub(crate) wakes: Tally,
     pub(crate) empty: Tally,
+    pub(crate) gaps: Tally,
 }
 
 /// See the module.
@@ -103,8 +104,7 @@ pub(crate) struct Shared<K, T> {
     /// The writer's, with every publish.
     pub(crate) progress: Padded<Progress>,
     pub(crate) account: Arc<Account>,
-    pub(crate) tallies: Padded<WakeTallies>,
-    pub(crate) gaps: Tally,
+    pub(crate) tallies: Padded<Tallies>,
     /// Chains of blocks to be freed bit by bit, and how many.
     lane: Mutex<Vec<BlockRef<T>>>,
     lane_length: Tally,
@@ -133,7 +133,6 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             }),
             account: Arc::new(Account::new(config.epoch)),
             tallies: Padded::default(),
-            gaps: Tally::new(0),
             lane: Mutex::new(Vec::new()),
             lane_length: Tally::new(0),
             flights: Flights::default(),

@@ -346,7 +346,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             }
             Step::Event | Step::Empty => return Ok(Found::Step),
         };
-        self.shared.gaps.add(1);
+        self.shared.tallies.gaps.add(1);
         trace::gap_told(&gap);
         Ok(Found::Gap(gap))
     }
@@ -379,7 +379,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         let gap = extra.gap.take();
         self.extra = None;
         let Untold { gap, .. } = gap?;
-        self.shared.gaps.add(1);
+        self.shared.tallies.gaps.add(1);
         trace::gap_told(&gap);
         Some(Ok(Found::Gap(gap)))
     }
