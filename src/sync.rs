@@ -123,7 +123,7 @@ mod tally {
 
         #[inline]
         pub(crate) fn sub(&self, n: u64) {
-            // Relaxed: as `add`.
+            // Relaxed: subtractions of several threads all count; they order nothing.
             self.0.fetch_sub(n, Ordering::Relaxed);
         }
 

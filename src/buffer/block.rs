@@ -65,7 +65,7 @@ impl<T> Entry<T> {
     /// The entry is not a mark.
     #[inline]
     pub(crate) unsafe fn event(&self) -> &T {
-        // SAFETY: by the contract of this function the event was written with the entry.
+        // SAFETY: B1: the entry is written, and by the contract of this function with an event.
         unsafe { self.event.assume_init_ref() }
     }
 }
@@ -73,9 +73,9 @@ impl<T> Entry<T> {
 /// One counted reference to a block.
 pub(crate) struct BlockRef<T>(NonNull<Header<T>>);
 
-// SAFETY: a block is shared like an `Arc<[T]>`: entries are immutable once counted (B1), the last reference drops them wherever it is.
+// SAFETY: a block is shared like an `Arc<[T]>`: counted entries are immutable (B1), the last reference drops them wherever it is (B3).
 unsafe impl<T: Send + Sync> Send for BlockRef<T> {}
-// SAFETY: as above; `&BlockRef` gives `&T` and new references.
+// SAFETY: B1 and B3: `&BlockRef` gives `&T` of entries that are immutable, and new references, whose count is atomic.
 unsafe impl<T: Send + Sync> Sync for BlockRef<T> {}
 
 impl<T> BlockRef<T> {
@@ -113,12 +113,12 @@ impl<T> BlockRef<T> {
             capacity,
             _entries: PhantomData,
         };
-        // SAFETY: freshly allocated for a header at offset 0, aligned by its layout.
+        // SAFETY: freshly allocated for a header at offset 0, aligned by its layout; nobody else knows the block yet (B3).
         unsafe { block.write(header) };
         for index in 0..capacity as usize {
             // SAFETY: `offset` and `index` lie within the layout. An empty cell needs no bytes, but loom's keeps a state.
             let cell = unsafe { memory.add(offset + index * size_of::<Cell<T>>()) }.cast::<Cell<T>>();
-            // SAFETY: as above; nobody else knows the block yet.
+            // SAFETY: within the allocation, and aligned by its layout; nobody else knows the block yet (B3).
             unsafe { cell.write(UnsafeCell::new(MaybeUninit::uninit())) };
         }
         Self(block)
@@ -126,7 +126,7 @@ impl<T> BlockRef<T> {
 
     #[inline]
     fn header(&self) -> &Header<T> {
-        // SAFETY: the reference that `self` is keeps the block alive (B3).
+        // SAFETY: B3: the reference that `self` is keeps the block alive.
         unsafe { self.0.as_ref() }
     }
 
@@ -134,11 +134,11 @@ impl<T> BlockRef<T> {
     fn cell(&self, index: u32) -> &Cell<T> {
         debug_assert!(index < self.header().capacity);
         let (_, offset) = Self::layout(1);
-        // SAFETY: the entries lie behind the header at `offset`, which does not depend on the capacity.
+        // SAFETY: B3: the block is alive, and its entries lie behind the header at `offset`, which does not depend on the capacity.
         let cells = unsafe { self.0.cast::<u8>().add(offset).cast::<Cell<T>>() };
-        // SAFETY: `index` is below the capacity.
+        // SAFETY: B3: the block is alive, and `index` is below its capacity.
         let cell = unsafe { cells.add(index as usize) };
-        // SAFETY: cells are initialised in `new` and live as long as the block (B3).
+        // SAFETY: B3: cells are initialised in `new` and live as long as the block.
         unsafe { cell.as_ref() }
     }
 
@@ -184,21 +184,22 @@ impl<T> BlockRef<T> {
 
     /// Whether a next block was linked and not cut off.
     pub(crate) fn is_linked(&self) -> bool {
-        // Relaxed: a hint; what follows the link uses `hop` or `next_while_locked`.
+        // Relaxed: a hint; what follows the link uses `hop` or `sever`, which acquire.
         !self.header().next.load(Ordering::Relaxed).is_null()
     }
 
     /// Writes the next entry, which has this index.
     ///
     /// # Safety
-    /// The caller is the topic's writer, is inside (BUSY), the block is its tail and not full, and `index` is its length.
+    /// The caller is the topic's writer, is inside (BUSY), and the block is its tail; or nobody else has the block yet. It is not full, and
+    /// `index` is its length.
     #[inline]
     pub(crate) unsafe fn write(&self, index: u32, seq: u64, event: Option<T>, weight: u64, stamp: u64) {
         let header = self.header();
         let tagged = if event.is_none() { seq | MARK } else { seq };
         let entry = Entry { tagged, event: event.map_or_else(MaybeUninit::uninit, MaybeUninit::new) };
         self.cell(index).with_mut(|cell| {
-            // SAFETY: B1: an entry at `len` is not counted yet, so nobody reads it, and this is the one writer.
+            // SAFETY: B1 and B2: an entry at `len` is not counted yet, so nobody reads it, and this is the one writer.
             unsafe { (*cell).write(entry) };
         });
         // Relaxed: read on the strength of the topic's count, which is released after this.
@@ -219,15 +220,15 @@ impl<T> BlockRef<T> {
         let header = self.header();
         // Relaxed: only the writer stores here, and this is the writer.
         let index = header.len.load(Ordering::Relaxed) - 1;
-        // Relaxed: as above; the count never reaches this entry, since a dead topic's count is final.
+        // Relaxed: only the writer stores here; the count never reaches this entry, since a dead topic's count is final (B6).
         header.len.store(index, Ordering::Relaxed);
         if weight != 0 {
             header.weight.set(header.weight.get() - weight);
         }
         self.cell(index).with_mut(|cell| {
-            // SAFETY: written by the call before this one, not counted, hence not read by anybody (B1).
+            // SAFETY: B1: written by the call before this one, not counted, hence not read by anybody.
             let entry = unsafe { cell.cast::<Entry<T>>().read() };
-            // SAFETY: it was written with an event.
+            // SAFETY: B1: it is written, and by the contract of this function with an event.
             unsafe { entry.event.assume_init() }
         })
     }
@@ -264,7 +265,7 @@ impl<T> BlockRef<T> {
         if header.gate.fetch_add(1, Ordering::AcqRel) & SEVERED == 0 {
             // Acquire (pairs with `link`): the next block's header is visible.
             let next = header.next.load(Ordering::Acquire);
-            // The link owns a reference until it is cut, and it is not cut while we are inside the gate.
+            // B5: the link owns a reference until it is cut, and it is not cut while we are inside the gate.
             found = NonNull::new(next).map(Self::another);
         }
         // AcqRel (pairs with `sever`): our new reference is counted before the link's may be dropped.
@@ -402,7 +403,7 @@ impl<T> BlockRef<T> {
     /// No reference is left.
     unsafe fn destroy(block: NonNull<Header<T>>) {
         let whole = Whole(block);
-        // SAFETY: no reference is left, so nobody writes.
+        // SAFETY: B3: no reference is left, so the block is ours until `whole` frees it, which is later than `view`'s last use.
         let view = unsafe { Self::borrow_raw(block) };
         let len = if std::mem::needs_drop::<T>() { view.len() } else { 0 };
         let mut entries = Entries { block: &view, index: 0, len };
@@ -420,16 +421,16 @@ struct Whole<T>(NonNull<Header<T>>);
 
 impl<T> Drop for Whole<T> {
     fn drop(&mut self) {
-        // SAFETY: made in `destroy`: no reference is left, and this runs once.
+        // SAFETY: B3: made in `destroy`: no reference is left, so the block is ours until the last line.
         let header = unsafe { self.0.as_ref() };
         let capacity = header.capacity;
-        // SAFETY: as above.
+        // SAFETY: B3: no reference is left, so the block is ours until the last line.
         let view = unsafe { BlockRef::borrow_raw(self.0) };
         header.account.free(view.weighed());
         let (layout, _) = BlockRef::<T>::layout(capacity);
-        // SAFETY: as above; the cells need no drop of their own.
+        // SAFETY: B3: no reference is left, and this runs once. The cells need no drop of their own.
         unsafe { ptr::drop_in_place(self.0.as_ptr()) };
-        // SAFETY: allocated in `new` with this layout.
+        // SAFETY: B3: nobody has the block any more; it was allocated in `new` with this layout.
         unsafe { dealloc(self.0.as_ptr().cast(), layout) };
     }
 }
@@ -449,10 +450,10 @@ impl<T> Entries<'_, T> {
         let index = self.index;
         self.index += 1;
         self.block.cell(index).with_mut(|cell| {
-            // SAFETY: entries below `len` are written, and no reference to the block is left.
+            // SAFETY: B1 and B3: entries below `len` are written, and no reference to the block is left.
             let entry = unsafe { &mut *cell.cast::<Entry<T>>() };
             if !entry.is_mark() {
-                // SAFETY: not a mark, so written with an event; dropped once, since `index` has moved on.
+                // SAFETY: B1: not a mark, so written with an event; dropped once, since `index` has moved on.
                 unsafe { entry.event.assume_init_drop() };
             }
         });

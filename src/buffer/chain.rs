@@ -94,7 +94,7 @@ pub(crate) struct Chain<T> {
 
 // SAFETY: the raw pointers are to blocks that are `Send + Sync` for such a `T`; who may follow them when is B1-B6.
 unsafe impl<T: Send + Sync> Send for Chain<T> {}
-// SAFETY: as above.
+// SAFETY: B2 and B4: one writer at a time has the writer's part, one thread with the lock the ends; the rest is atomic.
 unsafe impl<T: Send + Sync> Sync for Chain<T> {}
 
 impl<T> Chain<T> {
@@ -131,7 +131,7 @@ impl<T> Chain<T> {
     pub(crate) fn be_born_at(&self, floor: u64) {
         // Relaxed: the registry's lock, under which this is called, publishes it.
         self.floor.store(floor, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: the registry's lock publishes this one too.
         self.last.store(floor, Ordering::Relaxed);
     }
 
@@ -181,12 +181,12 @@ impl<T> Chain<T> {
             tail.len += 1;
             (tail.block, tail.len - 1)
         });
-        // SAFETY: never null after `start_block`.
+        // SAFETY: B2: a tail with room is not null, and neither is the one that `start_block` gives.
         let tail = unsafe { NonNull::new_unchecked(tail) };
         // SAFETY: B2: the chain holds its tail while we are in.
         let tail = unsafe { BlockRef::borrow_raw(tail) };
         let is_mark = event.is_none();
-        // SAFETY: we are the writer, inside, at the tail, which has room, and whose length was `index`.
+        // SAFETY: B2: we are the writer, inside, at the tail, which has room, and whose length was `index`.
         unsafe { tail.write(index, seq, event, weight, stamp) };
         if weight != 0 {
             self.bytes.add(weight);
@@ -207,7 +207,7 @@ impl<T> Chain<T> {
         let event = if is_mark {
             None
         } else {
-            // SAFETY: it was written just now, with an event, and the count of a dead topic does not reach it.
+            // SAFETY: B1, B2 and B6: it was written just now, with an event, by us who are still inside, and a dead topic does not count it.
             Some(unsafe { tail.take_back(weight) })
         };
         self.leave(account, garbage);
@@ -245,7 +245,7 @@ impl<T> Chain<T> {
         account.retain(bytes);
         let tail = Tail { block: block.as_ptr().cast_mut(), len: 0, capacity };
         if let Some(full) = full {
-            // SAFETY: we are the writer, inside, and this was the tail until now.
+            // SAFETY: B2: we are the writer, inside, and this was the tail until now.
             unsafe { full.link(block) };
         } else {
             // Release (pairs with `adopt_first`): the block is made before it is found. B4: nothing lies here now.
@@ -266,7 +266,7 @@ impl<T> Chain<T> {
     /// Kills the topic (shard locked). True: `tear_down` is the caller's to do.
     pub(crate) fn retire(&self, death: Death) -> bool {
         let before = self.word.retire(death);
-        // SAFETY: B6: asked only if nobody is left and the writer is out for good.
+        // SAFETY: B6: asked only if nobody is left, and the writer, who was out at the time, appends no more.
         death != Death::Closed && !before.is_busy() && !unsafe { self.is_unused() }
     }
 
@@ -277,23 +277,23 @@ impl<T> Chain<T> {
             return None;
         }
         let before = self.word.retire_at(count)?;
-        // SAFETY: as in `retire`.
+        // SAFETY: B6: asked only if nobody is left, and the writer, who was out at the time, appends no more.
         Some(!before.is_busy() && !unsafe { self.is_unused() })
     }
 
     /// The last reader of a closed topic leaves (shard locked). True: `tear_down` is the caller's to do.
     pub(crate) fn vacate(&self) -> bool {
-        // SAFETY: as in `retire`.
+        // SAFETY: B6: nobody is left, and the writer, who was out at the time, appends no more.
         !self.word.vacate().is_busy() && !unsafe { self.is_unused() }
     }
 
     /// Whether it never held anything.
     ///
     /// # Safety
-    /// The writer is out for good (B6), and the caller has acquired that.
+    /// The writer appends no more (B6), and the caller has acquired its last append.
     unsafe fn is_unused(&self) -> bool {
         self.tail.with(|tail| {
-            // SAFETY: by the contract of this function nobody writes.
+            // SAFETY: B2 and B6: by the contract of this function nobody writes.
             unsafe { (*tail).block.is_null() }
         })
     }
@@ -324,7 +324,7 @@ impl<T> Chain<T> {
         }
         // Acquire (pairs with `start_block`): the block is made before we look into it.
         if let Some(first) = NonNull::new(self.first.swap(ptr::null_mut(), Ordering::Acquire)) {
-            // SAFETY: laid out by `into_raw`, taken by this swap alone.
+            // SAFETY: B4: laid out by `into_raw`, taken by this swap alone.
             let first = unsafe { BlockRef::from_raw(first) };
             ends.hint = first.as_ptr();
             ends.head = Some(first);
@@ -335,7 +335,7 @@ impl<T> Chain<T> {
     pub(crate) fn enter_at(&self, next: u64) -> Entrance<T> {
         let ends = self.lock_ends();
         let hint = NonNull::new(ends.hint.cast_mut()).and_then(|hint| {
-            // SAFETY: the hint is a block of the chain, which is locked.
+            // SAFETY: B3 and B4: the hint is a block of the chain, which is locked.
             let hint = unsafe { BlockRef::borrow_raw(hint) };
             (hint.base() <= next).then(|| BlockRef::clone(&hint))
         });
@@ -405,7 +405,7 @@ impl<T> Chain<T> {
         let last = unsafe { head.entry(head.len() - 1) };
         // Relaxed: changed with the ends locked; read for its own sake or with the ends locked.
         self.floor.store(last.seq(), Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: changed with the ends locked, as the floor.
         self.head.store(end, Ordering::Relaxed);
         let next = head.sever();
         if ptr::eq(ends.hint, head.as_ptr()) {
@@ -422,7 +422,7 @@ impl<T> Chain<T> {
 
 impl<T> Drop for Chain<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else is left.
+        // SAFETY: B6: nobody else is left, since we have `&mut self`.
         if unsafe { self.is_unused() } {
             return;
         }

@@ -19,7 +19,8 @@ pub struct Event<T> {
 
 impl<T> Event<T> {
     /// # Safety
-    /// The entry is one that a reader of the topic was given, and not a mark.
+    /// The entry is written and not a mark, and whoever gets the event sees it written (B1: a reader of the topic has acquired a count
+    /// beyond it; a snapshot's is written before the event is shared).
     #[inline]
     pub(super) unsafe fn new(block: BlockRef<T>, index: u32) -> Self {
         Self { block, index }
@@ -35,9 +36,9 @@ impl<T> Event<T> {
             let block = BlockRef::new(capacity, 0, 0, account);
             account.pin(block.weighed());
             for (index, item) in (0..capacity).zip(items.by_ref()) {
-                // SAFETY: the block is ours alone, has this length, and `index` is below its capacity.
+                // SAFETY: B1: nobody else has the block yet; it has this length, and `index` is below its capacity.
                 unsafe { block.write(index, 0, Some(item), 0, 0) };
-                // SAFETY: written just now by this thread, and handed on only by `events`, whose sharing synchronises.
+                // SAFETY: B1: written just now by this thread, and handed on only by `events`, whose sharing synchronises.
                 events.push(unsafe { Self::new(block.clone(), index) });
             }
         }

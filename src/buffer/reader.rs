@@ -11,7 +11,7 @@ use super::{
 /// Whatever keeps a chain alive for a reader.
 ///
 /// # Safety
-/// `chain` gives the same chain on every call.
+/// `chain` gives the same chain on every call: a count that was acquired from it covers entries of that chain's blocks only (B1).
 pub(crate) unsafe trait Home<T> {
     /// The chain.
     fn chain(&self) -> &Chain<T>;
@@ -257,7 +257,7 @@ impl<H: Home<T>, T> Reader<H, T> {
     pub(crate) fn leave(&mut self) {
         self.current = NONE;
         if let Some(block) = self.block.take() {
-            // SAFETY: these were made in `own` and not handed out.
+            // SAFETY: B3: so many were made in `own` for this block and not handed out.
             unsafe { block.return_credits(usize::from(self.credits)) };
         }
         self.credits = 0;
@@ -267,7 +267,7 @@ impl<H: Home<T>, T> Reader<H, T> {
     #[inline]
     pub(crate) fn lend(&self) -> Option<EventRef<'_, T>> {
         let block = self.block.as_ref().filter(|_| self.current != NONE)?;
-        // SAFETY: `advance` found the entry counted and not a mark, and has not left the block since.
+        // SAFETY: B1: `advance` found the entry counted and not a mark, and has not left the block since.
         Some(unsafe { EventRef::new(block, u32::from(self.current)) })
     }
 
@@ -280,9 +280,9 @@ impl<H: Home<T>, T> Reader<H, T> {
             self.credits = CREDITS;
         }
         self.credits -= 1;
-        // SAFETY: one of those just counted.
+        // SAFETY: B3: one of those that were counted for this block and not handed out.
         let block = unsafe { block.use_credit() };
-        // SAFETY: as in `lend`.
+        // SAFETY: B1: `advance` found the entry counted and not a mark, and has not left the block since.
         Some(unsafe { Event::new(block, u32::from(self.current)) })
     }
 
@@ -297,7 +297,7 @@ impl<H: Home<T>, T> Reader<H, T> {
 impl<H, T> Drop for Reader<H, T> {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
-            // SAFETY: these were made in `own` and not handed out.
+            // SAFETY: B3: so many were made in `own` for this block and not handed out.
             unsafe { block.return_credits(usize::from(self.credits)) };
         }
     }

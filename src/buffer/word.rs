@@ -143,7 +143,8 @@ impl Word {
         // Relaxed: only a guess for the exchange below.
         let mut word = self.0.load(Ordering::Relaxed);
         while word >> COUNT_SHIFT == count {
-            // AcqRel: as `retire`. Failure Relaxed: we look again, or give up.
+            // AcqRel (pairs with `append` and `exit`): we see every append that came before, and the writer that comes out sees our
+            // DEAD. Failure Relaxed: we look again, or give up.
             match self.0.compare_exchange_weak(word, word | DEAD | VACANT, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some(State(word)),
                 Err(current) => word = current,
@@ -154,7 +155,7 @@ impl Word {
 
     /// The last reader of a closed topic leaves. Who tears down: as for `retire`.
     pub(crate) fn vacate(&self) -> State {
-        // AcqRel (pairs with `append` and `exit`): as `retire`.
+        // AcqRel (pairs with `append` and `exit`): whichever of the writer and us comes second sees all that the other did.
         State(self.0.fetch_or(VACANT, Ordering::AcqRel))
     }
 
@@ -184,7 +185,7 @@ impl Word {
     /// A fan-out begins: whoever parks after this says so again.
     #[inline]
     pub(crate) fn take_parked(&self) -> State {
-        // AcqRel (pairs with `mark_parked`): what was written before PARKED was said, such as a new chunk of slots, is visible;
+        // AcqRel (pairs with `mark_parked`): what was written before PARKED was said, such as a new row of slots, is visible;
         // a parker that finds PARKED gone must see the count that made us come.
         State(self.0.fetch_and(!PARKED, Ordering::AcqRel))
     }

@@ -22,7 +22,8 @@
 //! * **H5 No user code under a lock.** Keys are cloned before and dropped after; wakers, payloads, weighers, iterators and snapshot
 //!   functions run outside. The exceptions are `K::eq`, which looks keys up in a shard and, behind the publisher's mutex, in the
 //!   writer's index, and `K::clone` behind that mutex where a publish makes a topic. They must not call the hub; they may panic.
-//! * **Lock order**: shard, then the ends of a chain, then a topic's free list of slots. The publisher's mutex comes before all.
+//! * **Lock order**: the publisher's mutex, then a shard, then the ends of a chain. All others (a topic's free list of slots, the lane, the
+//!   losses, the flights and the state of one) are leaves: nothing is locked under them.
 
 mod arrivals;
 mod budget;

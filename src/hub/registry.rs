@@ -199,7 +199,7 @@ impl<K, T> Registry<K, T> {
 
     /// The source lost everything up to `seq`, of any key. As `note_unread` for all keys.
     pub(crate) fn note_source_loss(&self, seq: u64) {
-        // Relaxed: as `note_unread`.
+        // Relaxed: the writer's next steps, on the `births` of every shard, release it; only the writer stores, and its seqs rise.
         self.source_floor.store(seq, Ordering::Relaxed);
     }
 
@@ -212,7 +212,7 @@ impl<K, T> Registry<K, T> {
     }
 
     fn source_floor(&self) -> u64 {
-        // Relaxed: as `unread_floor`.
+        // Relaxed: read after a step on `births` that acquires, where it matters.
         self.source_floor.load(Ordering::Relaxed)
     }
 

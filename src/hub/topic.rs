@@ -28,7 +28,7 @@ pub(crate) struct Topic<K, T> {
 /// How topics are shared.
 pub(crate) type TopicArc<K, T> = Arc<Topic<K, T>>;
 
-// SAFETY: the chain is a field of the topic, which the Arc neither moves nor changes for another.
+// SAFETY: the same chain on every call, as B1 asks: it is a field of the topic, which the Arc neither moves nor changes for another.
 unsafe impl<K, T> Home<T> for TopicArc<K, T> {
     fn chain(&self) -> &Chain<T> {
         &self.chain
@@ -82,7 +82,8 @@ impl<K, T> Topic<K, T> {
     pub(crate) fn ending(&self) -> Option<&Ending> {
         // Relaxed: whoever needs it has acquired CLOSED, which was released after it was set.
         let ending = self.ending.load(Ordering::Relaxed);
-        // SAFETY: set once by `Box::into_raw`, and dropped with the topic.
+        // SAFETY: B6: a topic dies once, so this is set once, by `Box::into_raw`; whoever sees it set has acquired CLOSED, and it is
+        // dropped with the topic.
         unsafe { ending.as_ref() }
     }
 }
@@ -92,7 +93,7 @@ impl<K, T> Drop for Topic<K, T> {
         // Relaxed: nobody else is left.
         let ending = self.ending.load(Ordering::Relaxed);
         if !ending.is_null() {
-            // SAFETY: set once by `Box::into_raw`, and nobody else is left.
+            // SAFETY: B6: a topic dies once, so this was set once, by `Box::into_raw`; nobody else is left.
             drop(unsafe { Box::from_raw(ending) });
         }
     }
@@ -209,7 +210,7 @@ impl Unkept {
 
     /// Ends the tombstone (shard locked). The answer is its seq; `None`: it was ended before.
     pub(crate) fn fold(&self) -> Option<u64> {
-        // Relaxed: as `note`.
+        // Relaxed: whether a note comes before or after is told by the one order of changes to this word (see `note`).
         let before = self.0.fetch_or(FOLDED, Ordering::Relaxed);
         (before & FOLDED == 0).then_some(before)
     }

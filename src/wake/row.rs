@@ -82,7 +82,7 @@ impl Row<'_> {
 
     /// Lays a waker into a slot. The slot is the caller's.
     pub(super) fn put(self, slot: usize, count: u64, waker: &Waker) -> Put {
-        // Acquire (pairs with the release of H in `wake_behind`): a cell that is free again is no longer read.
+        // Acquire (pairs with `release`): a cell whose H is off is no longer read.
         let mut bits = self.bits.load(Ordering::Acquire);
         if bits & parked(slot) != 0 {
             // Of an earlier, cancelled or overtaken wait (this reader's, or that of the slot's owner before).
@@ -104,7 +104,7 @@ impl Row<'_> {
         #[expect(clippy::cast_possible_truncation, reason = "arithmetic modulo 2^32")]
         // Relaxed: released by P below.
         self.seen[slot].store(count as u32, Ordering::Relaxed);
-        // AcqRel (pairs with the read-modify-write in `wake_behind`): if that comes first, we see the count that made it come; if we
+        // AcqRel (pairs with `hold_behind`): if its exchange comes first, we see the count that made it come; if we
         // come first, it sees us and the waker.
         self.bits.fetch_or(parked(slot), Ordering::AcqRel);
         Put::Parked
@@ -112,7 +112,7 @@ impl Row<'_> {
 
     /// Takes a waker out again, if it is still there, and drops it. The answer is the bits after.
     pub(super) fn take(self, slot: usize) -> u64 {
-        // AcqRel (pairs with `wake_behind`): whoever of the two takes P off has the cell; a fan-out that took it before is done with
+        // AcqRel (pairs with `hold_behind` and `release`): whoever of the two takes P off has the cell; a fan-out that took it before is done with
         // what it did before releasing H, or H still shows.
         let bits = self.bits.fetch_and(!parked(slot), Ordering::AcqRel);
         if bits & parked(slot) != 0 {
@@ -128,8 +128,9 @@ impl Row<'_> {
     /// Whether the waker in a held cell would wake the same task.
     fn holds(self, slot: usize, waker: &Waker) -> bool {
         self.cells[slot].with(|cell| {
-            // SAFETY: W1: while H shows, the cell is only read: its bytes are those of the waker last put there. The copy is neither
-            // dropped nor used but for a comparison of its two words.
+            // SAFETY: W1: H showed, so the cell holds the bytes of the waker last put there, and nobody writes them until its owner,
+            // who is us, puts in another. The waker itself may be woken and gone by now: the copy is neither dropped nor used but for a
+            // comparison of its two words.
             let copy = std::mem::ManuallyDrop::new(unsafe { cell.cast::<Waker>().read() });
             copy.will_wake(waker)
         })
@@ -243,7 +244,7 @@ impl Batch<'_> {
         while self.at < self.number {
             let at = self.at;
             self.at += 1;
-            // SAFETY: the first `number` are written, and each is read once, since `at` moves on.
+            // SAFETY: W2: the first `number` are wakers taken out of their cells, and each is read once, since `at` moves on.
             let waker = unsafe { self.wakers[at].assume_init_read() };
             self.woken.wake(waker);
         }

@@ -94,7 +94,7 @@ struct Rest {
 impl Drop for Rest {
     fn drop(&mut self) {
         for segment in &self.segments {
-            // Acquire (pairs with `publish_once`): as in `Group::drop`.
+            // Acquire (pairs with `publish_once`): the segment's contents are visible to us, who drop it.
             let segment = segment.load(Ordering::Acquire);
             if !segment.is_null() {
                 // SAFETY: W3: made by `Box::into_raw`, published once, dropped here.
@@ -163,9 +163,9 @@ pub(crate) struct Slots {
     rest: AtomicPtr<Rest>,
 }
 
-// SAFETY: cells are handed from reader to fan-out and back by the bits (W1); wakers are `Send + Sync`.
+// SAFETY: W1: cells are handed from reader to fan-out and back by the bits; the wakers in them are `Send + Sync`.
 unsafe impl Send for Slots {}
-// SAFETY: as above.
+// SAFETY: W1 and W3: a cell is touched by whom the bits say, rows are found by an acquiring load; the rest is atomic or locked.
 unsafe impl Sync for Slots {}
 
 impl Slots {
@@ -354,8 +354,8 @@ impl Group {
     }
 
     fn wake_behind(&self, count: u64, all: bool, woken: &mut Woken) {
-        // AcqRel (pairs with `mention`): rows that are mentioned are visible; a read-modify-write even where nothing is set, as in
-        // `Row::hold_behind`.
+        // AcqRel (pairs with `mention`): rows that are mentioned are visible; a read-modify-write even where nothing is set,
+        // so that a mention that comes after it sees the count that made us come (P1).
         let mut summary = self.summary.swap(0, Ordering::AcqRel);
         while summary != 0 {
             let index = summary.trailing_zeros() as usize;
@@ -384,7 +384,7 @@ fn publish_once<T>(place: &AtomicPtr<T>, make: impl FnOnce() -> T) -> &T {
         match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => found = made,
             Err(other) => {
-                // SAFETY: ours, and not published.
+                // SAFETY: W3: made by `Box::into_raw` above, and not published: ours alone.
                 drop(unsafe { Box::from_raw(made) });
                 found = other;
             }

@@ -101,14 +101,19 @@ fn caught_up_readers_position_moves_with_the_hub() {
 }
 
 #[test]
-fn position_before_the_first_read_is_where_the_reader_started() {
+fn position_before_the_first_read_is_safe_and_not_before_the_readers_start() {
     let (mut publisher, hub) = Builder::<String, u64>::new().epoch(9).build();
     publisher.publish("b", 1);
-    let sub = hub.subscribe("a");
-    assert_eq!(sub.position(), Position::new(9, 1));
+    let _keeps_the_topic = hub.subscribe("a");
     publisher.publish("a", 2);
-    publisher.publish("a", 3);
-    assert_eq!(sub.position(), Position::new(9, 1));
+    publisher.publish("b", 3);
+    let sub = hub.subscribe("a");
+    assert_eq!(sub.position(), Position::new(9, 3));
+    publisher.publish("a", 4);
+    publisher.publish("a", 5);
+    // With something unread it is that of the key, not of the hub: the last event before the reader came.
+    assert_eq!(sub.position(), Position::new(9, 2));
+    assert_eq!(drain(&mut hub.subscribe_from("a", Start::After(sub.position()))), [4, 5]);
 }
 
 #[test]

@@ -65,7 +65,13 @@ impl App {
         let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while self.draining.run_until_cancelled(ticks.tick()).await.is_some() {
-            self.hub.sweep(tokio::time::Instant::now().into_std());
+            let hub = self.hub.clone();
+            let now = tokio::time::Instant::now().into_std();
+            // It passes over all keys: not on a thread that serves streams.
+            let swept = tokio::task::spawn_blocking(move || hub.sweep(now)).await;
+            if let Err(error) = swept {
+                tracing::error!(%error, "sweeping failed");
+            }
         }
     }
 }

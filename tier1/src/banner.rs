@@ -48,9 +48,9 @@ pub async fn live_figures(app: Arc<App>, progress: watch::Receiver<Progress>) {
     }
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.tick().await;
-    let mut before = Figures::of(&app);
+    let Some(mut before) = Figures::of(&app).await else { return };
     while app.draining.run_until_cancelled(ticks.tick()).await.is_some() {
-        let now = Figures::of(&app);
+        let Some(now) = Figures::of(&app).await else { return };
         let line = now.line(&before, *progress.borrow());
         if writeln!(io::stdout().lock(), "{line}").is_err() {
             return;
@@ -68,8 +68,12 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(app: &App) -> Self {
-        Self { hub: app.hub.stats(), streams: app.metrics.streams(), delivered: app.metrics.delivered() }
+    /// `None`: the process ends.
+    async fn of(app: &App) -> Option<Self> {
+        let hub = app.hub.clone();
+        // It passes over all keys: not on a thread that serves streams.
+        let stats = tokio::task::spawn_blocking(move || hub.stats()).await.ok()?;
+        Some(Self { hub: stats, streams: app.metrics.streams(), delivered: app.metrics.delivered() })
     }
 
     fn line(&self, before: &Self, progress: Progress) -> String {

@@ -40,7 +40,10 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, A
 
 /// The metrics.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<impl IntoResponse, ApiError> {
-    let text = app.metrics.text();
-    let text = text.map_err(|_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the metrics cannot be written"))?;
+    // The hub's figures pass over all keys: not on a thread that serves streams.
+    let text = tokio::task::spawn_blocking(move || app.metrics.text()).await;
+    let Ok(Ok(text)) = text else {
+        return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the metrics cannot be written"));
+    };
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text))
 }

@@ -11,7 +11,11 @@ use hyper::{HeaderMap, header};
 use keywake::{Position, Start};
 
 use super::{PathKey, checked_key, error::ApiError, path_key, query};
-use crate::{app::App, key::Key, sse::body::StreamBody};
+use crate::{
+    app::App,
+    key::Key,
+    sse::{body::StreamBody, subscriptions::Reader},
+};
 
 /// The header with which a client that reconnects says how far it has read.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -56,7 +60,9 @@ pub(super) async fn several_keys(
 /// Subscribes and answers. The status is 200 whatever the hub says: a browser's EventSource never comes back after any other,
 /// so a full or stopped hub is told by the stream itself.
 fn stream(app: &Arc<App>, keys: Vec<Key>, start: Start, named: bool) -> Response {
-    let readers = keys.into_iter().map(|key| app.hub.subscribe_owned_from(key, start)).collect();
+    let epoch = app.hub.position().epoch();
+    let subscribe = |key| Reader::new(app.hub.subscribe_owned_from(key, start), epoch);
+    let readers = keys.into_iter().map(subscribe).collect();
     let resumes = matches!(start, Start::After(_));
     let body = StreamBody::new(Arc::clone(app), readers, resumes, named);
     let mut response = Response::new(Body::new(body));

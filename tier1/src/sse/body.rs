@@ -67,7 +67,7 @@ impl StreamBody {
         if resumes {
             app.metrics.resumed(feed.first_losses().iter().map(|loss| loss.cause));
         }
-        let hello = Some(Hello { start: (!resumes).then(|| feed.safe()) });
+        let hello = Some(Hello { start: feed.safe().filter(|_| !resumes) });
         // The first one comes early, at a random time, so that streams opened together do not all beat together.
         let first_beat = app.config.sse.heartbeat.mul_f64(0.5 + fastrand::f64() / 2.0);
         let guard = app.metrics.stream_opened();

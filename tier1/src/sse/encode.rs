@@ -27,8 +27,10 @@ impl Ids {
         Self { epoch, prefix: first.trim_end_matches('0').into() }
     }
 
-    /// The line that begins a message: the position to resume from once it is read.
-    pub fn put(&self, out: &mut Vec<u8>, seq: u64) {
+    /// The line that begins a message: the position to resume from once it is read. Nothing without one: the client keeps the
+    /// position that it has.
+    pub fn put(&self, out: &mut Vec<u8>, seq: Option<u64>) {
+        let Some(seq) = seq else { return };
         out.extend_from_slice(b"id: ");
         out.extend_from_slice(self.prefix.as_bytes());
         out.extend_from_slice(itoa::Buffer::new().format(seq).as_bytes());
@@ -47,22 +49,20 @@ impl Ids {
 /// and must be told again if the stream is cut before it.
 pub fn hello(out: &mut Vec<u8>, ids: &Ids, retry: Duration, start: Option<u64>) {
     put(out, format_args!("retry: {}\n: tier1\n", retry.as_millis()));
-    if let Some(start) = start {
-        ids.put(out, start);
-    }
+    ids.put(out, start);
     out.push(b'\n');
 }
 
 /// A comment that keeps proxies from cutting a quiet stream, and the number that a quiet reader has reached. An id without
 /// data is remembered by the client and dispatches nothing.
-pub fn heartbeat(out: &mut Vec<u8>, ids: &Ids, seq: u64) {
+pub fn heartbeat(out: &mut Vec<u8>, ids: &Ids, seq: Option<u64>) {
     out.extend_from_slice(b":\n");
     ids.put(out, seq);
     out.push(b'\n');
 }
 
 /// An event; in a stream of several keys with its key.
-pub fn event(out: &mut Vec<u8>, ids: &Ids, id: u64, key: Option<&JsonKey>, payload: &Payload) {
+pub fn event(out: &mut Vec<u8>, ids: &Ids, id: Option<u64>, key: Option<&JsonKey>, payload: &Payload) {
     ids.put(out, id);
     match key {
         Some(key) => payload.write_named(key, out),
@@ -71,7 +71,7 @@ pub fn event(out: &mut Vec<u8>, ids: &Ids, id: u64, key: Option<&JsonKey>, paylo
 }
 
 /// A loss: `event: gap`.
-pub fn gap(out: &mut Vec<u8>, ids: &Ids, id: u64, key: Option<&JsonKey>, loss: &Loss) {
+pub fn gap(out: &mut Vec<u8>, ids: &Ids, id: Option<u64>, key: Option<&JsonKey>, loss: &Loss) {
     #[derive(Serialize)]
     struct Data<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,15 +87,17 @@ pub fn gap(out: &mut Vec<u8>, ids: &Ids, id: u64, key: Option<&JsonKey>, loss: &
     message(out, "gap", &data);
 }
 
-/// The end: `event: goaway`, and how long to wait before coming back.
-pub fn goaway(out: &mut Vec<u8>, ids: &Ids, cursor: u64, reason: &CloseReason, retry: Duration) {
+/// The end: `event: goaway`, and how long to wait before coming back; without a cursor with what the client came with.
+pub fn goaway(out: &mut Vec<u8>, ids: &Ids, cursor: Option<u64>, reason: &CloseReason, retry: Duration) {
     #[derive(Serialize)]
     struct Data<'a> {
         reason: &'a str,
-        cursor: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<String>,
         may_resume: bool,
     }
-    let data = Data { reason: reason_word(reason), cursor: ids.text(cursor), may_resume: reason.may_resume() };
+    let cursor_text = cursor.map(|cursor| ids.text(cursor));
+    let data = Data { reason: reason_word(reason), cursor: cursor_text, may_resume: reason.may_resume() };
     put(out, format_args!("retry: {}\n", retry.as_millis()));
     ids.put(out, cursor);
     message(out, "goaway", &data);
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn an_id_is_the_text_of_its_position() {
         for (epoch, seq) in [(0, 0), (0xbeef, 0), (0xbeef, 1_000), (u64::MAX, Position::MAX_SEQ), (0x10, 10)] {
-            let line = text(|out| Ids::new(epoch).put(out, seq));
+            let line = text(|out| Ids::new(epoch).put(out, Some(seq)));
             assert_eq!(line, format!("id: {}\n", Position::new(epoch, seq)));
         }
     }
@@ -172,8 +174,10 @@ mod tests {
         let mut parser = Parser::default();
         assert!(parser.feed(&text(|out| hello(out, &ids, Duration::from_secs(2), Some(7)))).is_empty());
         assert_eq!((parser.last_id.as_str(), parser.retry, parser.comments), ("v1.beef.7", Some(2000), 1));
-        assert!(parser.feed(&text(|out| heartbeat(out, &ids, 9))).is_empty());
+        assert!(parser.feed(&text(|out| heartbeat(out, &ids, Some(9)))).is_empty());
         assert_eq!((parser.last_id.as_str(), parser.comments), ("v1.beef.9", 2));
+        assert!(parser.feed(&text(|out| heartbeat(out, &ids, None))).is_empty());
+        assert_eq!((parser.last_id.as_str(), parser.comments), ("v1.beef.9", 3));
         let mut resumed = Parser::default();
         resumed.feed(&text(|out| hello(out, &ids, Duration::from_secs(2), None)));
         assert_eq!(resumed.last_id, "");
@@ -183,27 +187,32 @@ mod tests {
     fn gap_and_goaway_are_messages_of_their_own() {
         let ids = Ids::new(1);
         let loss = Loss { from: 3, to: 9, missed: Some(6), cause: GapCause::Retention };
-        let read = messages(&text(|out| gap(out, &ids, 9, Some(&JsonKey::new("a\"\nid: 1")), &loss)));
+        let read = messages(&text(|out| gap(out, &ids, Some(9), Some(&JsonKey::new("a\"\nid: 1")), &loss)));
         assert_eq!(read.len(), 1);
         assert_eq!((read[0].event.as_str(), read[0].id.as_str()), ("gap", "v1.1.9"));
         assert_eq!(read[0].data, r#"{"key":"a\"\nid: 1","from":"v1.1.3","to":"v1.1.9","missed":6,"cause":"retention"}"#);
 
         let mut parser = Parser::default();
-        let read = parser.feed(&text(|out| goaway(out, &ids, 9, &CloseReason::Shutdown, Duration::from_secs(3))));
+        let read = parser.feed(&text(|out| goaway(out, &ids, Some(9), &CloseReason::Shutdown, Duration::from_secs(3))));
         assert_eq!(read[0].event, "goaway");
         assert_eq!(read[0].data, r#"{"reason":"shutdown","cursor":"v1.1.9","may_resume":true}"#);
         assert_eq!(parser.retry, Some(3000));
         let other = CloseReason::Other("x\nid: 5".into());
-        let read = messages(&text(|out| goaway(out, &ids, 9, &other, Duration::ZERO)));
+        let read = messages(&text(|out| goaway(out, &ids, Some(9), &other, Duration::ZERO)));
         assert_eq!(read[0].data, r#"{"reason":"other","cursor":"v1.1.9","may_resume":false}"#);
+
+        // The client keeps the position that it came with.
+        let read = parser.feed(&text(|out| goaway(out, &ids, None, &CloseReason::TopicLimit, Duration::ZERO)));
+        assert_eq!(read[0].data, r#"{"reason":"topic_limit","may_resume":true}"#);
+        assert_eq!(parser.last_id, "v1.1.9");
     }
 
     #[test]
     fn an_event_carries_its_position() {
         let payload = Payload::from_body(b"{\"a\":1}").unwrap();
-        let one = text(|out| event(out, &Ids::new(1), 5, None, &payload));
+        let one = text(|out| event(out, &Ids::new(1), Some(5), None, &payload));
         assert_eq!(one, "id: v1.1.5\ndata: {\"a\":1}\n\n");
-        let many = text(|out| event(out, &Ids::new(1), 5, Some(&JsonKey::new("k")), &payload));
+        let many = text(|out| event(out, &Ids::new(1), Some(5), Some(&JsonKey::new("k")), &payload));
         assert_eq!(many, "id: v1.1.5\ndata: {\"key\":\"k\",\"event\":{\"a\":1}}\n\n");
     }
 }

@@ -28,8 +28,8 @@ pub enum Feed {
 pub struct Sent<'a> {
     /// Which subscription it is of.
     pub source: usize,
-    /// The number of its id.
-    pub id: u64,
+    /// The number of its id; `None`: it has none, the client keeps the one that it has.
+    pub id: Option<u64>,
     /// The thing itself.
     pub what: What<'a>,
 }
@@ -86,9 +86,9 @@ impl Feed {
         }
     }
 
-    /// The highest number that is safe to resume from now.
+    /// The highest number that is safe to resume from now; `None`: only the position that the client came with is.
     #[must_use]
-    pub fn safe(&self) -> u64 {
+    pub fn safe(&self) -> Option<u64> {
         match self {
             Self::One(one) => one.safe(),
             Self::Several(merge) => merge.safe(),
@@ -140,19 +140,19 @@ impl One {
 
     fn next_with<R>(&mut self, send: impl FnOnce(Sent<'_>) -> R) -> Option<R> {
         if let Some(item) = self.head.take() {
-            return Some(send(Sent { source: 0, id: item.reaches(), what: (&item).into() }));
+            return Some(send(Sent { source: 0, id: Some(item.reaches()), what: (&item).into() }));
         }
         if self.end.is_some() {
             return None;
         }
         loop {
-            match self.reader.try_recv_ref() {
+            match self.reader.subscription().try_recv_ref() {
                 Ok(ReceivedRef::Event(event)) => {
-                    return Some(send(Sent { source: 0, id: event.seq(), what: What::Event(&event) }));
+                    return Some(send(Sent { source: 0, id: Some(event.seq()), what: What::Event(&event) }));
                 }
                 Ok(ReceivedRef::Gap(gap)) => {
                     let loss = Loss::from(gap);
-                    return Some(send(Sent { source: 0, id: loss.to, what: What::Loss(&loss) }));
+                    return Some(send(Sent { source: 0, id: Some(loss.to), what: What::Loss(&loss) }));
                 }
                 // Cursors without an event: the position says the same.
                 Ok(_) => {}
@@ -165,11 +165,8 @@ impl One {
         }
     }
 
-    fn safe(&self) -> u64 {
-        match &self.head {
-            Some(item) => item.order().saturating_sub(1),
-            None => Source::position(&self.reader),
-        }
+    fn safe(&self) -> Option<u64> {
+        self.head.as_ref().map_or_else(|| self.reader.position(), Item::bound)
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -7,12 +7,16 @@
 //! still to be delivered:
 //!
 //! * it has a head (an item taken and not yet delivered) with number `n`: `n - 1`, since nothing of it lies before its head;
+//!   while the loss that it begins with because its reader came from another epoch is its head, it has no bound: no number of
+//!   ours says what is still to be told;
 //! * it was seen empty: its [`position`](Source::position), read *after* it was seen empty. An item that came in between is
 //!   above that position, because a source's position never passes an item that it has not handed out. The highest position
 //!   ever read counts: what was true of it stays true, even if the source says less later on, when it has more to hand out.
+//!   It has none if it ended before it began, with the position of another epoch that its reader came with.
 //!
-//! After an item the safe position is the least bound of all sources, so it never passes an undelivered item, whatever is
-//! published meanwhile. The race that matters, as numbered steps:
+//! After an item the safe position is the least bound of all sources, and none where one has none (`None` is the least): the
+//! client then keeps the position that it has. So it never passes an undelivered item, whatever is published meanwhile. The
+//! race that matters, as numbered steps:
 //!
 //! 1. source A is looked at and is empty; its position is 4;
 //! 2. number 5 is published to A, then 6 to B;
@@ -50,11 +54,13 @@ pub enum Item {
 }
 
 impl Item {
-    /// Nothing of its source lies at or below `order() - 1` and is still to come.
-    pub(super) const fn order(&self) -> u64 {
+    /// Up to where nothing of its source is still to come, itself included; `None`: no number of ours says.
+    pub(super) const fn bound(&self) -> Option<u64> {
         match self {
-            Self::Event { seq, .. } => *seq,
-            Self::Loss(loss) => loss.from.saturating_add(1),
+            Self::Event { seq, .. } => Some(seq.saturating_sub(1)),
+            // What its reader missed, it missed elsewhere.
+            Self::Loss(Loss { cause: GapCause::OtherEpoch, .. }) => None,
+            Self::Loss(loss) => Some(loss.from),
         }
     }
 
@@ -99,8 +105,9 @@ pub trait Source {
     /// Takes what is ready, or has the task woken when something is; then `Pending`.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Next>;
 
-    /// The highest number up to which nothing of this source is still to be handed out.
-    fn position(&self) -> u64;
+    /// The highest number up to which nothing of this source is still to be handed out; `None`: its position is of another
+    /// epoch.
+    fn position(&self) -> Option<u64>;
 }
 
 /// An item to be sent.
@@ -110,9 +117,12 @@ pub struct Delivery {
     pub source: usize,
     /// The item.
     pub item: Item,
-    /// The number of the id to send with it: the item's own, or less where that is not yet safe.
-    pub id: u64,
+    /// The number of the id to send with it: the item's own, or less where that is not yet safe; `None`: no id.
+    pub id: Option<u64>,
 }
+
+/// The floor where no source is empty.
+const NO_FLOOR: Option<u64> = Some(u64::MAX);
 
 /// The merge of some sources.
 #[derive(Debug)]
@@ -120,12 +130,12 @@ pub struct Merge<S> {
     sources: Vec<S>,
     /// Items taken and not delivered, at most one of each source.
     heads: Vec<Option<Item>>,
-    /// The orders of the heads, lowest first.
-    order: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The bounds of the heads, lowest first.
+    order: BinaryHeap<Reverse<(Option<u64>, usize)>>,
     /// The highest position that each source has had when it was empty.
-    reached: Vec<u64>,
+    reached: Vec<Option<u64>>,
     /// The least of these, over the sources that were empty when they were last looked at.
-    floor: u64,
+    floor: Option<u64>,
     /// Sources that have ended, and why the first of them did.
     ended: Vec<bool>,
     reason: Option<CloseReason>,
@@ -140,8 +150,8 @@ impl<S: Source> Merge<S> {
             sources,
             heads: (0..count).map(|_| None).collect(),
             order: BinaryHeap::with_capacity(count),
-            reached: vec![0; count],
-            floor: u64::MAX,
+            reached: vec![None; count],
+            floor: NO_FLOOR,
             ended: vec![false; count],
             reason: None,
         };
@@ -159,21 +169,20 @@ impl<S: Source> Merge<S> {
 
     /// The next item that is ready, in order of the numbers; `None` if none is.
     pub fn take_next(&mut self) -> Option<Delivery> {
-        if self.lowest_order().is_none_or(|order| order > self.floor) {
+        if self.lowest_head().is_none_or(|bound| bound >= self.floor) {
             self.look_at_empty();
         }
         let Reverse((_, source)) = self.order.pop()?;
         let item = self.heads[source].take()?;
         self.look_at(source);
-        let id = item.reaches().min(self.safe());
+        let id = Some(item.reaches()).min(self.safe());
         Some(Delivery { source, item, id })
     }
 
     /// The highest number that is safe to resume from now: the least bound of all sources.
     #[must_use]
-    pub fn safe(&self) -> u64 {
-        let below_heads = self.lowest_order().map_or(u64::MAX, |order| order.saturating_sub(1));
-        self.floor.min(below_heads)
+    pub fn safe(&self) -> Option<u64> {
+        self.lowest_head().map_or(self.floor, |bound| bound.min(self.floor))
     }
 
     /// Why the stream is over: some source has ended. What others had ready is delivered first, so this is asked when
@@ -185,7 +194,7 @@ impl<S: Source> Merge<S> {
 
     /// Has the task woken when any source has something; ready if one has something (or has ended) now.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.floor = u64::MAX;
+        self.floor = NO_FLOOR;
         for source in 0..self.sources.len() {
             if self.heads[source].is_none() && !self.ended[source] {
                 let found = match self.sources[source].poll_take(cx) {
@@ -200,13 +209,14 @@ impl<S: Source> Merge<S> {
         if self.order.is_empty() && self.reason.is_none() { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    fn lowest_order(&self) -> Option<u64> {
-        self.order.peek().map(|Reverse((order, _))| *order)
+    /// The least bound of the heads, if there is one.
+    fn lowest_head(&self) -> Option<Option<u64>> {
+        self.order.peek().map(|Reverse((bound, _))| *bound)
     }
 
     /// Looks once at every source without a head, and finds the floor anew.
     fn look_at_empty(&mut self) {
-        self.floor = u64::MAX;
+        self.floor = NO_FLOOR;
         for source in 0..self.sources.len() {
             if self.heads[source].is_none() {
                 self.look_at(source);
@@ -223,7 +233,7 @@ impl<S: Source> Merge<S> {
     fn note(&mut self, source: usize, found: Next) {
         match found {
             Next::Item(item) => {
-                self.order.push(Reverse((item.order(), source)));
+                self.order.push(Reverse((item.bound(), source)));
                 self.heads[source] = Some(item);
                 return;
             }
@@ -298,14 +308,14 @@ mod tests {
             }
         }
 
-        fn position(&self) -> u64 {
+        fn position(&self) -> Option<u64> {
             self.world.borrow_mut().tick();
             let world = self.world.borrow();
             // Caught up: the hub's position, but never past an event that is visible and unread.
-            match world.unread(self.key, self.taken) {
+            Some(match world.unread(self.key, self.taken) {
                 Some(_) => self.taken,
                 None => self.taken.max(world.published),
-            }
+            })
         }
     }
 
@@ -318,10 +328,36 @@ mod tests {
         Merge::new((0..keys).map(|key| Scripted { world: Rc::clone(world), key, taken: 0 }).collect())
     }
 
+    /// These items, and then its end at this position.
+    #[derive(Debug)]
+    struct Once(Vec<Item>, Option<u64>);
+
+    impl Source for Once {
+        fn take(&mut self) -> Next {
+            if self.0.is_empty() { Next::Ended(CloseReason::Shutdown) } else { Next::Item(self.0.remove(0)) }
+        }
+
+        fn poll_take(&mut self, _: &mut Context<'_>) -> Poll<Next> {
+            Poll::Ready(self.take())
+        }
+
+        fn position(&self) -> Option<u64> {
+            self.1
+        }
+    }
+
+    fn event(seq: u64) -> Item {
+        Item::Event { seq, payload: Payload::from_body(b"x").unwrap() }
+    }
+
+    fn ids(merge: &mut Merge<Once>) -> Vec<Option<u64>> {
+        std::iter::from_fn(|| merge.take_next()).map(|delivery| delivery.id).collect()
+    }
+
     fn drain(merge: &mut Merge<Scripted>) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         while let Some(Delivery { item: Item::Event { seq, .. }, id, .. }) = merge.take_next() {
-            all.push((seq, id));
+            all.push((seq, id.unwrap()));
         }
         all
     }
@@ -331,7 +367,7 @@ mod tests {
         let world = world(&[&[1, 0, 2, 2, 0, 1]]);
         let mut merge = merge_of(&world, 3);
         assert_eq!(drain(&mut merge), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]);
-        assert_eq!(merge.safe(), 6);
+        assert_eq!(merge.safe(), Some(6));
     }
 
     #[test]
@@ -339,7 +375,7 @@ mod tests {
         // The race of the module's docs: A (0) is seen empty, then 1 goes to A and 2 to B, then B is looked at.
         let world = world(&[&[], &[], &[0, 1]]);
         let mut merge = merge_of(&world, 2);
-        assert!(merge.safe() == 0, "{merge:?}");
+        assert!(merge.safe() == Some(0), "{merge:?}");
         // The second look finds A's event: both come in order.
         assert_eq!(drain(&mut merge), [(1, 1), (2, 2)]);
     }
@@ -360,30 +396,40 @@ mod tests {
 
     #[test]
     fn a_loss_comes_before_what_is_above_its_beginning() {
-        #[derive(Debug)]
-        struct Once(Vec<Item>, u64);
-        impl Source for Once {
-            fn take(&mut self) -> Next {
-                if self.0.is_empty() { Next::Ended(CloseReason::Shutdown) } else { Next::Item(self.0.remove(0)) }
-            }
-            fn poll_take(&mut self, _: &mut Context<'_>) -> Poll<Next> {
-                Poll::Ready(self.take())
-            }
-            fn position(&self) -> u64 {
-                self.1
-            }
-        }
-        let event = |seq| Item::Event { seq, payload: Payload::from_body(b"x").unwrap() };
         let loss = Item::Loss(Loss { from: 2, to: 10, missed: None, cause: GapCause::Retention });
-        let mut merge = Merge::new(vec![Once(vec![loss, event(11)], 20), Once(vec![event(5), event(12)], 20)]);
+        let mut merge = Merge::new(vec![Once(vec![loss, event(11)], Some(20)), Once(vec![event(5), event(12)], Some(20))]);
         assert_eq!(merge.first_losses().count(), 1);
         let first = merge.take_next().unwrap();
         assert!(matches!(first.item, Item::Loss(_)));
-        assert_eq!(first.id, 4, "the other key's 5 is still to come");
-        let rest: Vec<u64> = std::iter::from_fn(|| merge.take_next()).map(|d| d.id).collect();
-        assert_eq!(rest, [5, 11, 12]);
+        assert_eq!(first.id, Some(4), "the other key's 5 is still to come");
+        assert_eq!(ids(&mut merge), [Some(5), Some(11), Some(12)]);
         assert_eq!(merge.end(), Some(&CloseReason::Shutdown));
-        assert_eq!(merge.safe(), 20);
+        assert_eq!(merge.safe(), Some(20));
+    }
+
+    #[test]
+    fn no_id_is_given_until_every_key_has_told_what_was_lost_with_the_other_epoch() {
+        let loss = |to| Item::Loss(Loss { from: 0, to, missed: None, cause: GapCause::OtherEpoch });
+        let sources = vec![
+            Once(vec![loss(0), event(1), event(4)], Some(9)),
+            Once(vec![loss(2), event(3)], Some(9)),
+            Once(vec![loss(9)], Some(9)),
+        ];
+        let mut merge = Merge::new(sources);
+        assert_eq!(merge.safe(), None);
+        assert_eq!(ids(&mut merge), [None, None, Some(0), Some(1), Some(3), Some(4)]);
+        assert_eq!(merge.safe(), Some(9));
+    }
+
+    #[test]
+    fn key_that_ended_before_it_began_holds_back_every_id_if_its_reader_came_from_another_epoch() {
+        let mut merge = Merge::new(vec![Once(vec![event(3)], Some(9)), Once(Vec::new(), None)]);
+        assert_eq!(ids(&mut merge), [None]);
+        assert_eq!((merge.safe(), merge.end()), (None, Some(&CloseReason::Shutdown)));
+        // A position of ours is known, and bounds the ids.
+        let mut merge = Merge::new(vec![Once(vec![event(3)], Some(9)), Once(Vec::new(), Some(2))]);
+        assert_eq!(ids(&mut merge), [Some(2)]);
+        assert_eq!(merge.safe(), Some(2));
     }
 
     proptest! {
@@ -408,7 +454,7 @@ mod tests {
                     if parks {
                         let _ = merge.poll_ready(&mut cx);
                     }
-                    let safe = merge.safe();
+                    let safe = merge.safe().unwrap();
                     let world = world.borrow();
                     let missing = (1..=safe).find(|s| world.events[usize::try_from(*s - 1).unwrap()] < keys && !delivered.contains(s));
                     prop_assert_eq!(missing, None, "safe {}", safe);
@@ -417,8 +463,9 @@ mod tests {
                 idle = 0;
                 let Item::Event { seq, .. } = delivery.item else { unreachable!() };
                 prop_assert!(delivered.insert(seq), "{seq} twice");
-                prop_assert!(delivery.id <= seq && delivery.id >= last_id, "id {} after {last_id} with {seq}", delivery.id);
-                last_id = delivery.id;
+                let id = delivery.id.unwrap();
+                prop_assert!(id <= seq && id >= last_id, "id {id} after {last_id} with {seq}");
+                last_id = id;
                 let world = world.borrow();
                 let missing = (1..=last_id).find(|s| world.events[usize::try_from(*s - 1).unwrap()] < keys && !delivered.contains(s));
                 prop_assert_eq!(missing, None, "id {}", last_id);

@@ -180,3 +180,50 @@ async fn a_position_of_another_server_or_of_the_future_is_told_as_a_gap() {
         assert_eq!(server.metric(&format!("tier1_resume_total{{outcome=\"{outcome}\"}}")).await, 1.0);
     }
 }
+
+#[tokio::test]
+async fn a_refused_reader_keeps_the_position_that_it_came_with() {
+    // Whoever came from another server would take a number of this one for how far it has read.
+    let server = Server::start(&["--max-keys", "1"]).await;
+    let here = server.publish("taken", "\"here\"").await;
+    for path in ["/v1/keys/other", "/v1/stream?key=other&key=third"] {
+        let mut stream = server.resume(path, "v1.beef.1000000").await;
+        let goaway = stream.message().await;
+        assert_eq!(goaway.event, "goaway", "{goaway:?}");
+        assert_eq!(goaway.data, r#"{"reason":"topic_limit","may_resume":true}"#);
+        assert!(stream.next().await.is_none());
+        assert!(!stream.raw.contains("id:"), "{}", stream.raw);
+    }
+    // One key is there, whose events are sent all the same, and one is refused.
+    let mut stream = server.resume("/v1/stream?key=taken&key=other", "v1.beef.1000000").await;
+    let gap = stream.message().await;
+    assert_eq!(gap.event, "gap", "{gap:?}");
+    assert_eq!(stream.event().await["event"], "here");
+    assert_eq!(stream.message().await.event, "goaway");
+    assert!(!stream.raw.contains("\nid:"), "{}", stream.raw);
+    // A position of this server, and none, are answered with one of this server.
+    for id in [Some(here.as_str()), None] {
+        for path in ["/v1/keys/other", "/v1/stream?key=taken&key=other"] {
+            let mut stream = EventStream::open(&server.client, &server.at(path), id).await;
+            let goaway = stream.message().await;
+            assert_eq!((goaway.event.as_str(), goaway.id.as_str()), ("goaway", here.as_str()));
+            let data: Value = serde_json::from_str(&goaway.data).unwrap();
+            assert_eq!(data["cursor"], here);
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_key_tells_what_was_lost_with_another_server_before_any_id_is_given() {
+    let server = Server::start(&[]).await;
+    server.publish("a", "1").await;
+    server.publish("b", "2").await;
+    let mut stream = server.resume("/v1/stream?key=a&key=b&key=c", "v1.beef.1000000").await;
+    for nth in 0..3 {
+        let gap = stream.message().await;
+        assert_eq!(gap.event, "gap", "{gap:?}");
+        assert!(gap.data.contains("\"cause\":\"other_epoch\""), "{gap:?}");
+        assert_eq!(gap.id.is_empty(), nth < 2, "{gap:?}");
+    }
+    assert_eq!([stream.event().await["event"].clone(), stream.event().await["event"].clone()], [json!(1), json!(2)]);
+}
