@@ -32,6 +32,9 @@ pub mod architecture {}
 pub mod contract {}
 
 /// What a key must be able to do; every type that can is one.
+///
+/// Methods that take a borrowed key want `K: Borrow<Q>` and `Q: ToOwned<Owned = K>`, as `String` and `str` are. For keys that are not the
+/// owned form of anything (`Arc<str>`, `&'static str`) there are the `_owned` methods.
 pub trait Key: Eq + std::hash::Hash + Clone + Send + Sync + 'static {}
 
 impl<K: Eq + std::hash::Hash + Clone + Send + Sync + 'static> Key for K {}

@@ -9,7 +9,8 @@ use crate::{Event, EventRef, Position};
 pub struct Published {
     /// The sequence number of the event; of the last one for a batch.
     pub seq: u64,
-    /// How many subscriptions the key had when the event was appended; the sum over the events of a batch. 0 after a shutdown.
+    /// How many subscriptions the key had when the event was appended, waiting or not; the sum over the events of a batch. 0 also after a
+    /// shutdown, when the event is dropped: [`Hub::is_shutdown`](crate::Hub::is_shutdown) tells the two apart.
     pub readers: usize,
 }
 
@@ -18,11 +19,12 @@ pub struct Published {
 #[non_exhaustive]
 #[must_use]
 pub enum Received<T> {
-    /// A cursor without an event. A plain subscription does not wake for these; readers over many keys yield them.
+    /// A cursor without an event. For readers over many keys, which are not built yet: a subscription to one key yields none.
     Bookmark(Position),
     /// An event of the key.
     Event(Event<T>),
-    /// Events of the key may be lost; the subscription goes on behind the gap.
+    /// Events of the key may be lost; the subscription goes on behind the gap. What is left of the block that the reader stands in comes
+    /// before it.
     Gap(Gap),
     /// All before this was the snapshot, which reflects this position; all after it follows live.
     SnapshotEnd(Position),
@@ -44,6 +46,9 @@ pub enum ReceivedRef<'a, T> {
 }
 
 /// A loss, told: events of this key with `from < seq <= to` may be missing.
+///
+/// For [`GapCause::OtherEpoch`] and [`GapCause::Ahead`] the range is in this hub's numbers and may be empty: what was lost of the other hub's
+/// is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "a gap means lost events: read the state anew, or count it"]
@@ -64,7 +69,7 @@ pub struct Gap {
 pub enum GapCause {
     /// The position lies beyond what this hub has numbered (own numbering); reading starts at now. `from == to`.
     Ahead,
-    /// The reader asked for the newest event only.
+    /// The reader asked for the newest event only. Reserved: no subscription can ask for that yet.
     Conflated,
     /// The position is of another hub; what this hub retains of the key follows.
     OtherEpoch,
@@ -84,13 +89,13 @@ pub enum CloseReason {
     KeyClosed,
     /// Another reason, in words.
     Other(Cow<'static, str>),
-    /// The predicate of the subscription panicked.
+    /// The predicate of the subscription panicked. Reserved: subscriptions have no predicates yet.
     PredicatePanicked,
     /// The last publisher is gone.
     PublisherDropped,
     /// The hub was shut down.
     Shutdown,
-    /// The reader was too slow and had asked to be closed then.
+    /// The reader was too slow and had asked to be closed then. Reserved: no subscription can ask for that yet.
     SlowReader,
     /// The hub holds as many topics as it may.
     TopicLimit,

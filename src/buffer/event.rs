@@ -10,7 +10,8 @@ const SNAPSHOT_BLOCK: u32 = 64;
 
 /// An event of a key, shared with all its readers: a reference into the block that holds it.
 ///
-/// Holding it keeps its block in memory (at most 64 KiB, or the one event), also after the hub is gone; to keep only the value,
+/// Holding it keeps its block in memory (at most 64 events, and with a weigher at most 64 KiB or the one event), also after the hub is
+/// gone; to keep only the value,
 /// clone `T`. Cloning an event counts up once; the payload is never cloned.
 pub struct Event<T> {
     block: BlockRef<T>,

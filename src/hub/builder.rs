@@ -125,10 +125,11 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
         self
     }
 
-    /// How many bytes all keys together keep at most, weighed as for [`retain_bytes`](Self::retain_bytes) (without a weigher: the
+    /// How many bytes all keys together keep at most, weighed by [`weigher`](Self::weigher) (without one: the
     /// blocks). The oldest block of the hub goes first, also if it is its key's only one. Default: no limit.
     ///
-    /// Beyond it come what sleeping readers and held events pin: one block each, which is 64 KiB or one event;
+    /// Beyond it come what sleeping readers and held events pin: one block each, which is at most 64 events, and with a weigher at most
+    /// 64 KiB or one event;
     /// [`Stats::pinned_bytes`](crate::Stats::pinned_bytes) tells.
     pub fn retain_total_bytes(mut self, bytes: usize) -> Self {
         self.total_bytes = Some(bytes);
