@@ -22,11 +22,12 @@ pub fn print(url: &str, samples: Option<&Samples>) {
     let mut text = format!("tier1 listens on {url}\n\nTry, in other terminals:\n");
     match samples {
         Some(samples) => {
+            let keys: Vec<String> = samples.routes.iter().map(|key| format!("key={key}")).collect();
+            text += &format!("  curl -N '{url}/v1/stream?{}&from=oldest'\n", keys.join("&"));
             for key in &samples.first {
                 text += &format!("  curl -N '{url}/v1/keys/{key}?from=oldest'\n");
             }
-            let keys: Vec<String> = samples.routes.iter().map(|key| format!("key={key}")).collect();
-            text += &format!("  curl -N '{url}/v1/stream?{}&from=oldest'\n", keys.join("&"));
+            text += &format!("  curl -d '{{\"hello\":\"world\"}}' '{url}/v1/keys/greetings'\n");
             text += &format!("  curl '{url}/v1/keys?top=5'\n");
         }
         None => {

@@ -224,7 +224,7 @@ mod tests {
         let readme = include_str!("../README.md");
         for arg in Config::command().get_arguments().filter(|arg| arg.get_env().is_some()) {
             let flag = format!("`--{}`", arg.get_long().unwrap());
-            let row = readme.lines().find(|line| line.contains(&flag));
+            let row = readme.lines().find(|line| line.starts_with(&format!("| {flag}")));
             let row = row.unwrap_or_else(|| panic!("{flag} is missing in README.md"));
             let variable = arg.get_env().unwrap().to_str().unwrap();
             assert!(row.contains(&format!("`{variable}`")), "{variable} is missing in: {row}");

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::Path,
+    extract::{Path, Request},
+    middleware::Next,
+    response::{IntoResponse, Response},
     routing::{get, post},
 };
 use hyper::StatusCode;
@@ -37,6 +39,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/publish", post(publish::batch))
         .fallback(no_path)
         .method_not_allowed_fallback(no_method)
+        .layer(axum::middleware::from_fn(well_encoded))
         .with_state(app)
 }
 
@@ -53,6 +56,18 @@ fn path_key(app: &App, path: PathKey) -> Result<Key, ApiError> {
 fn checked_key(app: &App, key: &str) -> Result<Key, ApiError> {
     key::check(key, app.config.limits.max_key_bytes).map_err(|error| ApiError::bad_request(error.code(), error.to_string()))?;
     Ok(key.into())
+}
+
+/// Refuses a path with a `%` that encodes nothing: taken as it stands, it would be a stream of a key that nobody meant.
+async fn well_encoded(request: Request, next: Next) -> Response {
+    if query::is_well_encoded(request.uri().path()) {
+        return next.run(request).await;
+    }
+    ApiError::bad_request(
+        "bad_key",
+        "the path holds a % that is not followed by two hexadecimal digits; a % itself is written %25",
+    )
+    .into_response()
 }
 
 async fn no_key() -> ApiError {

@@ -90,8 +90,20 @@ fn event(app: &App, line: &[u8]) -> Result<(Key, Payload), ApiError> {
     }
     let bad = |why: String| ApiError::bad_request("bad_line", format!("not {{\"key\":..,\"event\":..}}: {why}"));
     let text = std::str::from_utf8(line).map_err(|_| bad("it is not UTF-8".to_owned()))?;
-    let line: Line<'_> = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
+    let line: Line<'_> = serde_json::from_str(text).map_err(|error| bad(explain(&error)))?;
     Ok((checked_key(app, &line.key)?, Payload::from_json(line.event.get())))
+}
+
+/// What is wrong with a line. Its number in the batch is told elsewhere, so not the parser's own, which is always 1.
+fn explain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.split(" at line 1").next().unwrap_or_default();
+    let hint = if what.starts_with("trailing characters") {
+        "; one object per line (with curl: --data-binary, -d drops line ends)"
+    } else {
+        ""
+    };
+    format!("{what} at column {}{hint}", error.column())
 }
 
 /// The whole body, within the limits of size and time.

@@ -9,7 +9,7 @@ use super::error::ApiError;
 ///
 /// # Errors
 ///
-/// `bad_query` if one is not UTF-8.
+/// `bad_query` if one is not UTF-8, or holds a `%` that encodes nothing.
 pub(super) fn parameters(query: &str) -> Result<Vec<(String, String)>, ApiError> {
     query.split('&').filter(|pair| !pair.is_empty()).map(parameter).collect()
 }
@@ -20,9 +20,17 @@ fn parameter(pair: &str) -> Result<(String, String), ApiError> {
 }
 
 fn decoded(text: &str) -> Result<String, ApiError> {
+    if !is_well_encoded(text) {
+        return Err(ApiError::bad_request("bad_query", "the query holds a % that is not followed by two hexadecimal digits"));
+    }
     let spaced = text.replace('+', " ");
     let decoded = percent_decode(spaced.as_bytes()).decode_utf8();
     decoded.map(Into::into).map_err(|_| ApiError::bad_request("bad_query", "the query is not percent-encoded UTF-8"))
+}
+
+/// Whether every `%` is followed by two hexadecimal digits.
+pub(super) fn is_well_encoded(text: &str) -> bool {
+    text.split('%').skip(1).all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Puts a value that may come once into its place.
@@ -46,6 +54,17 @@ pub(super) fn unknown(name: &str, known: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percent_sign_that_encodes_nothing_is_refused() {
+        for text in ["", "a", "%2F", "a%20b%0aC", "%25"] {
+            assert!(is_well_encoded(text), "{text}");
+        }
+        for text in ["%", "%2", "a%zz", "%%25", "%2Fx%", "%é9"] {
+            assert!(!is_well_encoded(text), "{text}");
+            assert!(parameters(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn parameters_are_decoded_in_order() {
