@@ -47,6 +47,18 @@ pub enum ReceivedRef<'a, T> {
 
 /// A loss, told: events of this key with `from < seq <= to` may be missing.
 ///
+/// # Examples
+/// ```
+/// use keywake::{GapCause, Received};
+/// let (mut publisher, hub) = keywake::Builder::<u8, u64>::new().retain_events(1).build();
+/// let mut slow = hub.subscribe(&1);
+/// publisher.publish_batch((1..=100).map(|number| (1, number)));
+/// let Ok(Received::Gap(gap)) = slow.try_recv() else { panic!("a gap") };
+/// assert_eq!((gap.from, gap.missed, gap.cause), (0, Some(gap.to), GapCause::Retention));
+/// // The subscription goes on behind it.
+/// assert!(matches!(slow.try_recv(), Ok(Received::Event(event)) if event.seq() == gap.to + 1));
+/// ```
+///
 /// For [`GapCause::OtherEpoch`] and [`GapCause::Ahead`] the range is in this hub's numbers and may be empty: what was lost of the other hub's
 /// is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +115,13 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Whether coming back with the same position makes sense: here later, or at another instance.
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::CloseReason;
+    /// assert!(CloseReason::Shutdown.may_resume());
+    /// assert!(!CloseReason::KeyClosed.may_resume(), "there is nothing to come");
+    /// ```
     #[must_use]
     pub fn may_resume(&self) -> bool {
         match self {
@@ -138,6 +157,18 @@ impl Closed {
     }
 
     /// Why it ended.
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::{CloseReason, TryRecvError};
+    /// let (publisher, hub) = keywake::hub::<u8, u64>();
+    /// let mut reader = hub.subscribe(&1);
+    /// hub.close(&1, CloseReason::KeyClosed);
+    /// let Err(TryRecvError::Closed(closed)) = reader.try_recv() else { panic!("the end") };
+    /// assert_eq!(closed.reason(), &CloseReason::KeyClosed);
+    /// assert_eq!(closed.to_string(), "the subscription is closed: the key was closed");
+    /// # drop(publisher);
+    /// ```
     #[must_use]
     pub fn reason(&self) -> &CloseReason {
         &self.reason

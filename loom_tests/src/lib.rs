@@ -1,7 +1,7 @@
 //! One harness for every file in `tests/`: the same code is a loom model and a stress test.
 //!
 //! Under `--cfg keywake_loom` [`model`] explores the interleavings of its closure, with at most `LOOM_MAX_PREEMPTIONS` (2) forced
-//! switches of threads in each; otherwise it runs it `KEYWAKE_STRESS` (2,000) times on real threads. A model has at most two threads
+//! switches of threads in each; otherwise it runs it `KEYWAKE_STRESS` (2,000) times on real threads. A model has at most three threads
 //! beside its own, makes no blocking call, polls by hand, and judges when all threads are joined. What it counts by atomics of `std`
 //! (payloads, runs) costs loom no interleaving and orders nothing.
 
@@ -85,29 +85,32 @@ mod explored {
         super::report(runs.load(Ordering::Relaxed), "executions", began);
     }
 
-    /// Runs both at once, the first on this thread, and waits for both.
+    /// Runs both at once, and waits for both. Each has a thread of its own: which of them begins costs no preemption.
     ///
     /// # Panics
     /// If one of them does.
-    pub fn race<A, B: Send + 'static>(here: impl FnOnce() -> A, there: impl FnOnce() -> B + Send + 'static) -> (A, B) {
-        let there = thread::spawn(there);
-        let here = here();
-        (here, there.join().expect("the other thread"))
+    pub fn race<A: Send + 'static, B: Send + 'static>(
+        one: impl FnOnce() -> A + Send + 'static,
+        two: impl FnOnce() -> B + Send + 'static,
+    ) -> (A, B) {
+        let one = thread::spawn(one);
+        let two = thread::spawn(two);
+        (one.join().expect("the first"), two.join().expect("the second"))
     }
 
-    /// Runs all three at once, the first on this thread, and waits for all.
+    /// Runs all three at once, and waits for all. As [`race`].
     ///
     /// # Panics
     /// If one of them does.
-    pub fn race3<A, B: Send + 'static, C: Send + 'static>(
-        here: impl FnOnce() -> A,
-        there: impl FnOnce() -> B + Send + 'static,
-        elsewhere: impl FnOnce() -> C + Send + 'static,
+    pub fn race3<A: Send + 'static, B: Send + 'static, C: Send + 'static>(
+        one: impl FnOnce() -> A + Send + 'static,
+        two: impl FnOnce() -> B + Send + 'static,
+        three: impl FnOnce() -> C + Send + 'static,
     ) -> (A, B, C) {
-        let there = thread::spawn(there);
-        let elsewhere = thread::spawn(elsewhere);
-        let here = here();
-        (here, there.join().expect("the second thread"), elsewhere.join().expect("the third thread"))
+        let one = thread::spawn(one);
+        let two = thread::spawn(two);
+        let three = thread::spawn(three);
+        (one.join().expect("the first"), two.join().expect("the second"), three.join().expect("the third"))
     }
 }
 
@@ -144,6 +147,14 @@ mod stressed {
             Arc::new(Self(AtomicUsize::new(threads)))
         }
 
+        fn spawn<R: Send + 'static>(self: &Arc<Self>, f: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
+            let start = Arc::clone(self);
+            thread::spawn(move || {
+                start.wait();
+                f()
+            })
+        }
+
         fn wait(&self) {
             static SEED: AtomicU64 = AtomicU64::new(1);
             // Relaxed: any number will do.
@@ -166,50 +177,33 @@ mod stressed {
         }
     }
 
-    /// Runs both at once, the first on this thread, and waits for both.
+    /// Runs both at once, and waits for both.
     ///
     /// # Panics
     /// If one of them does.
-    pub fn race<A, B: Send + 'static>(here: impl FnOnce() -> A, there: impl FnOnce() -> B + Send + 'static) -> (A, B) {
+    pub fn race<A: Send + 'static, B: Send + 'static>(
+        one: impl FnOnce() -> A + Send + 'static,
+        two: impl FnOnce() -> B + Send + 'static,
+    ) -> (A, B) {
         let start = Start::of(2);
-        let there = {
-            let start = Arc::clone(&start);
-            thread::spawn(move || {
-                start.wait();
-                there()
-            })
-        };
+        let two = start.spawn(two);
         start.wait();
-        let here = here();
-        (here, there.join().expect("the other thread"))
+        (one(), two.join().expect("the second"))
     }
 
-    /// Runs all three at once, the first on this thread, and waits for all.
+    /// Runs all three at once, and waits for all.
     ///
     /// # Panics
     /// If one of them does.
-    pub fn race3<A, B: Send + 'static, C: Send + 'static>(
-        here: impl FnOnce() -> A,
-        there: impl FnOnce() -> B + Send + 'static,
-        elsewhere: impl FnOnce() -> C + Send + 'static,
+    pub fn race3<A: Send + 'static, B: Send + 'static, C: Send + 'static>(
+        one: impl FnOnce() -> A + Send + 'static,
+        two: impl FnOnce() -> B + Send + 'static,
+        three: impl FnOnce() -> C + Send + 'static,
     ) -> (A, B, C) {
         let start = Start::of(3);
-        let there = {
-            let start = Arc::clone(&start);
-            thread::spawn(move || {
-                start.wait();
-                there()
-            })
-        };
-        let elsewhere = {
-            let start = Arc::clone(&start);
-            thread::spawn(move || {
-                start.wait();
-                elsewhere()
-            })
-        };
+        let two = start.spawn(two);
+        let three = start.spawn(three);
         start.wait();
-        let here = here();
-        (here, there.join().expect("the second thread"), elsewhere.join().expect("the third thread"))
+        (one(), two.join().expect("the second"), three.join().expect("the third"))
     }
 }

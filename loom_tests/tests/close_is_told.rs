@@ -12,7 +12,7 @@ fn close_against_recv() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         publisher.publish(&KEY, payloads.make(1));
         let closing = hub.clone();
-        let (mut sleeper, closed) = race(|| sleeper.polled(3), move || closing.close(&KEY, CloseReason::KeyClosed));
+        let (mut sleeper, closed) = race(move || sleeper.polled(3), move || closing.close(&KEY, CloseReason::KeyClosed));
         assert!(closed, "the key had a topic");
         sleeper.judge();
         assert_eq!((&*sleeper.told.seqs, sleeper.told.end.clone()), (&[1][..], Some(CloseReason::KeyClosed)));
@@ -31,7 +31,7 @@ fn two_readers_against_close() {
         let (one, two) = (Sleeper::new(hub.subscribe(&KEY)), Sleeper::new(hub.subscribe(&KEY)));
         let closing = hub.clone();
         let (mut one, mut two, _) =
-            race3(|| one.polled(1), move || two.polled(1), move || closing.close(&KEY, CloseReason::KeyClosed));
+            race3(move || one.polled(1), move || two.polled(1), move || closing.close(&KEY, CloseReason::KeyClosed));
         for sleeper in [&mut one, &mut two] {
             sleeper.judge();
             assert_eq!(sleeper.told.end, Some(CloseReason::KeyClosed));
@@ -51,7 +51,7 @@ fn close_against_publish_against_recv() {
         publisher.publish(&KEY, payloads.make(1));
         let (closing, event) = (hub.clone(), payloads.make(2));
         let (mut sleeper, _, (publisher, published)) = race3(
-            || sleeper.polled(2),
+            move || sleeper.polled(2),
             move || closing.close(&KEY, CloseReason::KeyClosed),
             move || {
                 let published = publisher.publish(&KEY, event);
@@ -116,7 +116,7 @@ fn shutdown_against_publish_against_recv() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         let (closing, event) = (hub.clone(), payloads.make(1));
         let (mut sleeper, (), (mut publisher, published)) = race3(
-            || sleeper.polled(2),
+            move || sleeper.polled(2),
             move || closing.shutdown(CloseReason::Shutdown),
             move || {
                 let published = publisher.publish(&KEY, event);

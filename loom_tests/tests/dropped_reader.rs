@@ -40,7 +40,7 @@ fn slot_is_taken_over_during_a_fan_out() {
         let Sleeper { reader, alarm, .. } = old;
         let (publishing, event) = (publisher.clone(), payloads.make(1));
         let (mut new, _) = race(
-            || {
+            move || {
                 drop(reader);
                 new.polled(2)
             },
@@ -78,7 +78,7 @@ fn slot_is_taken_over_during_two_fan_outs() {
             move || publisher.publish(&KEY, event)
         };
         let (mut new, _, _) = race3(
-            || {
+            move || {
                 drop(reader);
                 new.polled(1)
             },
@@ -107,7 +107,7 @@ fn poll_with_another_waker_during_a_fan_out() {
         let old = std::mem::replace(&mut sleeper.alarm, Alarm::new());
         let events = [payloads.make(1), payloads.make(2)];
         let (mut sleeper, publisher) = race(
-            || sleeper.polled(2),
+            move || sleeper.polled(2),
             move || {
                 for event in events {
                     publisher.publish(&KEY, event);
@@ -135,7 +135,7 @@ fn cancelled_recv_against_publish() {
         let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
         let event = payloads.make(1);
         let (mut sleeper, publisher) = race(
-            || {
+            move || {
                 let _: Poll<()> = sleeper.poll_and_cancel();
                 sleeper.polled(1)
             },
@@ -168,24 +168,25 @@ fn neighbour_cancels_against_publish() {
             assert!(sleeper.poll().is_pending(), "nothing yet");
             others.push(sleeper);
         }
-        let (mut goes, mut stays) = (others.remove(1), others.remove(1));
+        let [other, goes, mut stays] = <[Sleeper; 3]>::try_from(others).expect("three");
         let event = payloads.make(1);
-        let ((), publisher) = race(
-            || {
-                drop(std::mem::replace(&mut goes, others.remove(0)));
+        let ((mut other, mut stays), publisher) = race(
+            move || {
+                drop(goes);
                 let _: Poll<()> = stays.poll();
+                (other, stays)
             },
             move || {
                 publisher.publish(&KEY, event);
                 publisher
             },
         );
-        for sleeper in [&mut goes, &mut stays] {
+        for sleeper in [&mut other, &mut stays] {
             sleeper.judge();
             assert_eq!(sleeper.told.seqs, [1]);
         }
         assert_eq!(hub.stats().empty_wakes, 0);
-        drop((publisher, goes, stays, hub));
+        drop((publisher, other, stays, hub));
         payloads.assert_all_dropped();
     });
 }

@@ -11,7 +11,7 @@ fn drop_against_recv() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         let event = payloads.make(1);
         let (mut sleeper, ()) = race(
-            || sleeper.polled(2),
+            move || sleeper.polled(2),
             move || {
                 publisher.publish(&KEY, event);
                 drop(publisher);
@@ -47,7 +47,7 @@ fn last_two_clones_are_dropped_at_once() {
         let other = publisher.clone();
         let event = payloads.make(1);
         let (mut sleeper, (), ()) = race3(
-            || sleeper.polled(1),
+            move || sleeper.polled(1),
             move || drop(publisher),
             move || {
                 other.publish(&KEY, event);
@@ -69,7 +69,7 @@ fn readers_stay_where_that_was_asked_for() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         let event = payloads.make(1);
         let (mut sleeper, ()) = race(
-            || sleeper.polled(2),
+            move || sleeper.polled(2),
             move || {
                 publisher.publish(&KEY, event);
                 drop(publisher);

@@ -32,7 +32,7 @@ fn one_reader_against_two_publishes() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         let events = [payloads.make(1), payloads.make(2)];
         let (mut sleeper, publisher) = race(
-            || sleeper.polled(3),
+            move || sleeper.polled(3),
             move || {
                 for event in events {
                     publisher.publish(&KEY, event);
@@ -54,7 +54,7 @@ fn two_readers_against_a_publish() {
         let (one, two) = (Sleeper::new(hub.subscribe(&KEY)), Sleeper::new(hub.subscribe(&KEY)));
         let event = payloads.make(1);
         let (mut one, mut two, publisher) = race3(
-            || one.polled(1),
+            move || one.polled(1),
             move || two.polled(1),
             move || {
                 publisher.publish(&KEY, event);
@@ -97,7 +97,7 @@ fn first_wait_in_a_new_row() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         let events = [payloads.make(1), payloads.make(2)];
         let (mut sleeper, publisher) = race(
-            || sleeper.polled(2),
+            move || sleeper.polled(2),
             move || {
                 for event in events {
                     publisher.publish(&KEY, event);
@@ -127,7 +127,7 @@ fn two_rows_of_one_summary() {
         let [one, two] = sleepers;
         let event = payloads.make(2);
         let (mut one, mut two, publisher) = race3(
-            || one.polled(1),
+            move || one.polled(1),
             move || two.polled(1),
             move || {
                 publisher.publish(&KEY, event);

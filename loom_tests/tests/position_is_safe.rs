@@ -96,7 +96,7 @@ fn position_of_a_reader_against_publish() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         let events = vec![payloads.make(1), payloads.make(2)];
         let ((told, reader, first, second), publisher) = race(
-            || {
+            move || {
                 let first = (sleeper.told.clone(), sleeper.reader.position());
                 let sleeper = sleeper.polled(1);
                 let second = sleeper.reader.position();
@@ -122,7 +122,7 @@ fn leaving_and_coming_back_against_publish() {
         let publisher = publish_all(publisher, vec![payloads.make(1)]);
         let (other, event) = (hub.clone(), payloads.make(2));
         let ((told, position, mut again), publisher) = race(
-            || {
+            move || {
                 let sleeper = sleeper.polled(2);
                 let position = sleeper.reader.position();
                 drop(sleeper.reader);
@@ -149,7 +149,7 @@ fn position_of_a_closed_reader_against_publish() {
         let publisher = publish_all(publisher, vec![payloads.make(1)]);
         let (closing, event) = (hub.clone(), payloads.make(2));
         let (position, _, publisher) = race3(
-            || {
+            move || {
                 sleeper.told.take_all(&mut sleeper.reader);
                 let position = sleeper.reader.position();
                 (sleeper, position)
@@ -174,8 +174,11 @@ fn position_moves_with_other_keys() {
         let (mut publisher, hub) = builder().build();
         let reader = hub.subscribe(&KEY);
         let events = [(2_u8, payloads.make(1)), (KEY, payloads.make(2)), (2_u8, payloads.make(3))];
-        let (position, publisher) = race(
-            || reader.position(),
+        let ((reader, position), publisher) = race(
+            move || {
+                let position = reader.position();
+                (reader, position)
+            },
             move || {
                 for (key, event) in events {
                     publisher.publish(&key, event);
@@ -201,7 +204,7 @@ fn event_just_received_is_not_ahead() {
         let other = hub.clone();
         let events = vec![payloads.make(1), payloads.make(2)];
         let ((told, mut again), publisher) = race(
-            || {
+            move || {
                 sleeper.told.take_all(&mut sleeper.reader);
                 let last = position(sleeper.told.seqs.last().copied().unwrap_or(0));
                 (sleeper, Sleeper::new(other.subscribe_from(&KEY, Start::After(last))))
@@ -223,10 +226,11 @@ fn positions_against_a_batch() {
         let payloads = Payloads::new();
         let (mut publisher, hub) = builder().build();
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
+        let other = hub.clone();
         let batch = [(KEY, payloads.make(1)), (2, payloads.make(2)), (KEY, payloads.make(3))];
         let ((mut sleeper, whole, told, first), publisher) = race(
-            || {
-                let whole = hub.position();
+            move || {
+                let whole = other.position();
                 let sleeper = sleeper.polled(1);
                 let (told, first) = (sleeper.told.clone(), sleeper.reader.position());
                 (sleeper, whole, told, first)

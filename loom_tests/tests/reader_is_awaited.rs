@@ -27,10 +27,12 @@ fn wait_against_subscribe() {
         let (publisher, hub) = builder().build();
         let (waiting, other) = (hub.clone(), hub.clone());
         let alarm = Alarm::new();
+        let at = alarm.clone();
         let ((mut wait, polled), reader) = race(
-            || {
+            move || {
                 let mut wait = Box::pin(waiting.wait_for_reader(&KEY));
-                let polled = alarm.poll(|cx| wait.as_mut().poll(cx));
+                let polled = at.poll(|cx| wait.as_mut().poll(cx));
+                drop(at);
                 (wait, polled)
             },
             move || other.subscribe(&KEY),
@@ -69,10 +71,12 @@ fn wait_against_shutdown() {
         let (publisher, hub) = builder().build();
         let (waiting, closing) = (hub.clone(), hub.clone());
         let alarm = Alarm::new();
+        let at = alarm.clone();
         let ((mut wait, polled), ()) = race(
-            || {
+            move || {
                 let mut wait = Box::pin(waiting.wait_for_reader(&KEY));
-                let polled = alarm.poll(|cx| wait.as_mut().poll(cx));
+                let polled = at.poll(|cx| wait.as_mut().poll(cx));
+                drop(at);
                 (wait, polled)
             },
             move || closing.shutdown(CloseReason::Shutdown),

@@ -103,7 +103,7 @@ fn snapshot_against_publish() {
         };
         let events = [payloads.make(1), payloads.make(2)];
         let (seeker, publisher) = race(
-            || seeker.polled(1),
+            move || seeker.polled(1),
             move || {
                 for event in events {
                     state.store(event.id(), Ordering::Release);
@@ -137,7 +137,7 @@ fn two_share_a_run_against_publish() {
         let (one, two) = (seeker(), seeker());
         let event = payloads.make(1);
         let (one, two, publisher) = race3(
-            || one.polled(1),
+            move || one.polled(1),
             move || two.polled(1),
             move || {
                 publisher.publish(&KEY, event);
@@ -166,7 +166,7 @@ fn failing_run_is_shared() {
             let take = take(&hub, &state, &runs, &payloads);
             Seeker::new(&hub, move || async move { take() })
         };
-        let (fails, succeeds) = race(|| fails.polled(1), move || succeeds.polled(1));
+        let (fails, succeeds) = race(move || fails.polled(1), move || succeeds.polled(1));
         let (fails, succeeds) = (fails.judge(), succeeds.judge());
         // Relaxed: a count, and all threads are joined.
         let ran = runs.load(Ordering::Relaxed) == 1;
@@ -219,7 +219,7 @@ fn cancelled_follower_leaves_nothing() {
         };
         let (stays, leaves) = (seeker(), seeker());
         let (stays, ()) = race(
-            || stays.polled(1),
+            move || stays.polled(1),
             move || {
                 let Seeker { future, alarm, outcome, .. } = leaves.polled(1);
                 drop((future, outcome));

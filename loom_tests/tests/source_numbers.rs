@@ -29,7 +29,7 @@ fn loss_against_recv() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         publisher.publish_at(1, &KEY, payloads.make(1)).expect("rising");
         let event = payloads.make(5);
-        let (mut sleeper, publisher) = race(|| sleeper.polled(3), move || lose_and_publish(publisher, event));
+        let (mut sleeper, publisher) = race(move || sleeper.polled(3), move || lose_and_publish(publisher, event));
         judge(&mut sleeper);
         let &[gap] = &sleeper.told.gaps[..] else { panic!("one gap: {:?}", sleeper.told) };
         assert_eq!((gap.from, gap.to, gap.cause), (1, 4, GapCause::Source));
@@ -78,10 +78,10 @@ fn bookmark_against_position_and_resume() {
         let (mut publisher, hub) = builder().build_from_source();
         let reader = hub.subscribe(&KEY);
         let (other, event) = (hub.clone(), payloads.make(5));
-        let ((told, mut sleeper), publisher) = race(
-            || {
+        let ((told, mut sleeper, reader), publisher) = race(
+            move || {
                 let told = reader.position();
-                (told, resume(&other, told.seq()))
+                (told, resume(&other, told.seq()), reader)
             },
             move || {
                 publisher.advance_to(4).expect("rising");

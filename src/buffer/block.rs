@@ -97,7 +97,7 @@ impl<T> BlockRef<T> {
     /// A block without entries, whose first will be number `base` of its topic.
     pub(crate) fn new(capacity: u32, base: u64, stamp: u64, account: &Arc<Account>) -> Self {
         let (layout, offset) = Self::layout(capacity);
-        // SAFETY: the layout is not empty: the header is not.
+        // SAFETY: the layout is not empty: it begins with a header, which is not.
         let memory = unsafe { alloc(layout) };
         let Some(block) = NonNull::new(memory.cast::<Header<T>>()) else { handle_alloc_error(layout) };
         let header = Header {
@@ -184,15 +184,15 @@ impl<T> BlockRef<T> {
 
     /// Whether a next block was linked and not cut off.
     pub(crate) fn is_linked(&self) -> bool {
-        // Relaxed: a hint; what follows the link uses `hop` or `sever`, which acquire.
-        !self.header().next.load(Ordering::Relaxed).is_null()
+        // Acquire (pairs with `link`): the entries of this block were counted before, and its length is final.
+        !self.header().next.load(Ordering::Acquire).is_null()
     }
 
     /// Writes the next entry, which has this index.
     ///
     /// # Safety
-    /// The caller is the topic's writer, is inside (BUSY), and the block is its tail; or nobody else has the block yet. It is not full, and
-    /// `index` is its length.
+    /// The caller is the topic's writer, is inside (BUSY), and the block is its tail; or nobody else has the block yet. It is not full,
+    /// and `index` is its length.
     #[inline]
     pub(crate) unsafe fn write(&self, index: u32, seq: u64, event: Option<T>, weight: u64, stamp: u64) {
         let header = self.header();

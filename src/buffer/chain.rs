@@ -164,7 +164,7 @@ impl<T> Chain<T> {
     ) -> Result<Appended, Incoming<T>> {
         let inside = self.word.enter();
         if inside.is_dead() {
-            self.leave(account, garbage);
+            self.leave(inside, account, garbage);
             return Err(incoming);
         }
         let Incoming { seq, event, weight, stamp } = incoming;
@@ -207,10 +207,10 @@ impl<T> Chain<T> {
         let event = if is_mark {
             None
         } else {
-            // SAFETY: B1, B2 and B6: it was written just now, with an event, by us who are still inside, and a dead topic does not count it.
+            // SAFETY: B1, B2, B6: written just now, with an event, by us who are still inside; a dead topic does not count it.
             Some(unsafe { tail.take_back(weight) })
         };
-        self.leave(account, garbage);
+        self.leave(inside, account, garbage);
         Err(Incoming { seq, event, weight, stamp })
     }
 
@@ -255,10 +255,11 @@ impl<T> Chain<T> {
         tail
     }
 
-    /// The writer goes out of a dead topic.
+    /// The writer goes out of a dead topic, having come in when it was `inside`. If it was vacant even then, whoever made it so found the
+    /// writer out, and tears down.
     #[cold]
-    fn leave(&self, account: &Account, garbage: &mut Garbage<T>) {
-        if self.word.exit().is_vacant() {
+    fn leave(&self, inside: State, account: &Account, garbage: &mut Garbage<T>) {
+        if self.word.exit().is_vacant() && !inside.is_vacant() {
             self.tear_down(account, garbage);
         }
     }
@@ -304,6 +305,7 @@ impl<T> Chain<T> {
         ends.hint = ptr::null();
         let head = ends.head.take();
         let bytes = self.bytes.get();
+        self.bytes.set(0);
         drop(ends);
         account.evict(bytes);
         if let Some(head) = head {
@@ -395,13 +397,15 @@ impl<T> Chain<T> {
     /// False: the head is the tail, and the writer is at it.
     fn evict_head(&self, ends: &mut Ends<T>, account: &Account, garbage: &mut Garbage<T>) -> bool {
         let Some(head) = ends.head.take() else { return false };
+        // In this order: once a next block is linked, the length is final.
+        let is_linked = head.is_linked();
         let end = head.base() + u64::from(head.len());
-        if !head.is_linked() && (head.len() == 0 || !self.word.seal(end)) {
+        if !is_linked && (head.len() == 0 || !self.word.seal(end)) {
             ends.head = Some(head);
             return false;
         }
-        // SAFETY: either a next block was linked, and then all entries of this one are counted, or the seal found the count at the
-        // end of this block. Not empty: the writer starts a block to write into it, and goes on to a next one only from a full one.
+        // SAFETY: B1: either a next block was linked, and then all entries of this one were counted before (the link was acquired), or the
+        // seal found, and acquired, the count at the end of this block. Not empty: the writer starts a block to write into it, and goes on to a next one only after that.
         let last = unsafe { head.entry(head.len() - 1) };
         // Relaxed: changed with the ends locked; read for its own sake or with the ends locked.
         self.floor.store(last.seq(), Ordering::Relaxed);

@@ -20,8 +20,8 @@ pub struct Event<T> {
 
 impl<T> Event<T> {
     /// # Safety
-    /// The entry is written and not a mark, and whoever gets the event sees it written (B1: a reader of the topic has acquired a count
-    /// beyond it; a snapshot's is written before the event is shared).
+    /// The entry is written and not a mark, and whoever gets the event sees it written (B1: a reader of the topic has acquired a
+    /// count beyond it; a snapshot's is written before the event is shared).
     #[inline]
     pub(super) unsafe fn new(block: BlockRef<T>, index: u32) -> Self {
         Self { block, index }
@@ -52,13 +52,36 @@ impl<T> Event<T> {
     }
 
     /// Its number in the hub's one sequence; 0 for an item of a snapshot.
+    ///
+    /// # Examples
+    /// Rising over all keys, so two readers can tell which came first:
+    /// ```
+    /// use keywake::Received::Event;
+    /// let (mut publisher, hub) = keywake::hub::<&str, u64>();
+    /// let (mut a, mut b) = (hub.subscribe_owned("a"), hub.subscribe_owned("b"));
+    /// publisher.publish_batch([("b", 1), ("a", 2)]);
+    /// let (Ok(Event(a)), Ok(Event(b))) = (a.try_recv(), b.try_recv()) else { panic!("two events") };
+    /// assert!(b.seq() < a.seq());
+    /// ```
     #[must_use]
     pub fn seq(&self) -> u64 {
-        // SAFETY: by the contract of `new` the entry is counted.
+        // SAFETY: B1: by the contract of `new` the entry is written, and we see it.
         unsafe { self.block.entry(self.index) }.seq()
     }
 
     /// The cursor with which a reader goes on after this event.
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::{Received, Start};
+    /// let (mut publisher, hub) = keywake::hub::<u8, &str>();
+    /// let mut reader = hub.subscribe(&1);
+    /// publisher.publish(&1, "done");
+    /// publisher.publish(&1, "to do");
+    /// let Ok(Received::Event(event)) = reader.try_recv() else { panic!("an event") };
+    /// let mut again = hub.subscribe_from(&1, Start::After(event.position()));
+    /// assert!(matches!(again.try_recv(), Ok(Received::Event(event)) if *event == "to do"));
+    /// ```
     #[must_use]
     pub fn position(&self) -> Position {
         Position::new(self.block.account().epoch(), self.seq())
@@ -70,9 +93,9 @@ impl<T> Deref for Event<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: by the contract of `new` the entry is counted.
+        // SAFETY: B1: by the contract of `new` the entry is written, and we see it.
         let entry = unsafe { self.block.entry(self.index) };
-        // SAFETY: by the contract of `new` it is not a mark.
+        // SAFETY: B1: by the contract of `new` it is not a mark.
         unsafe { entry.event() }
     }
 }
@@ -103,10 +126,10 @@ impl<'a, T> EventRef<'a, T> {
         Self { block, index }
     }
 
-    /// Its number in the hub's one sequence.
+    /// Its number in the hub's one sequence; 0 for an item of a snapshot.
     #[must_use]
     pub fn seq(&self) -> u64 {
-        // SAFETY: by the contract of `new` the entry is counted.
+        // SAFETY: B1: by the contract of `new` the entry is written, and we see it.
         unsafe { self.block.entry(self.index) }.seq()
     }
 
@@ -117,6 +140,22 @@ impl<'a, T> EventRef<'a, T> {
     }
 
     /// The event, owned: one reference count.
+    ///
+    /// # Examples
+    /// Only some are kept, and only those cost a count:
+    /// ```
+    /// use keywake::ReceivedRef;
+    /// let (mut publisher, hub) = keywake::hub::<u8, u64>();
+    /// let mut reader = hub.subscribe(&1);
+    /// publisher.publish_batch((1..=10).map(|number| (1, number)));
+    /// let mut kept = Vec::new();
+    /// while let Ok(ReceivedRef::Event(event)) = reader.try_recv_ref() {
+    ///     if *event % 5 == 0 {
+    ///         kept.push(event.to_event());
+    ///     }
+    /// }
+    /// assert_eq!(kept.iter().map(|event| **event).collect::<Vec<_>>(), [5, 10]);
+    /// ```
     #[must_use]
     pub fn to_event(&self) -> Event<T> {
         Event { block: self.block.clone(), index: self.index }
@@ -128,9 +167,9 @@ impl<T> Deref for EventRef<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: by the contract of `new` the entry is counted.
+        // SAFETY: B1: by the contract of `new` the entry is written, and we see it.
         let entry = unsafe { self.block.entry(self.index) };
-        // SAFETY: by the contract of `new` it is not a mark.
+        // SAFETY: B1: by the contract of `new` it is not a mark.
         unsafe { entry.event() }
     }
 }

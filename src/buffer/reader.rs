@@ -256,11 +256,11 @@ impl<H: Home<T>, T> Reader<H, T> {
     /// Lets go of the block: before the topic is left, or the reader might be the last to hold a long chain.
     pub(crate) fn leave(&mut self) {
         self.current = NONE;
+        let credits = std::mem::take(&mut self.credits);
         if let Some(block) = self.block.take() {
             // SAFETY: B3: so many were made in `own` for this block and not handed out.
-            unsafe { block.return_credits(usize::from(self.credits)) };
+            unsafe { block.return_credits(usize::from(credits)) };
         }
-        self.credits = 0;
     }
 
     /// The event that the last `advance` stepped to.

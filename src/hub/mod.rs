@@ -102,6 +102,20 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// Reads a key from now on: [`subscribe_from`](Self::subscribe_from) with [`Start::Next`].
     ///
     /// At the limit of topics, or after a shutdown, the subscription ends at once.
+    ///
+    /// # Panics
+    /// If the key's own `Hash`, `Eq` or `ToOwned` does: there is no subscription then. If a woken waker (of
+    /// [`wait_for_reader`](Self::wait_for_reader)) panics, or the drop of a payload or key that this call let go of: after everything
+    /// else is done, and the subscription is dropped again.
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// publisher.publish("key", 1); // nobody reads it: it is not kept
+    /// let mut reader = hub.subscribe("key"); // a `&str`, where keys are `String`
+    /// publisher.publish("key", 2);
+    /// assert!(matches!(reader.try_recv(), Ok(keywake::Received::Event(event)) if *event == 2));
+    /// ```
     #[must_use]
     pub fn subscribe<Q>(&self, key: &Q) -> Subscription<K, T>
     where
@@ -112,6 +126,19 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     /// As [`subscribe`](Self::subscribe), for keys that are not the owned form of anything, like `Arc<str>`.
+    ///
+    /// # Panics
+    /// As [`subscribe`](Self::subscribe).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// let (mut publisher, hub) = keywake::hub::<Arc<str>, u64>();
+    /// let key: Arc<str> = "key".into();
+    /// let mut reader = hub.subscribe_owned(Arc::clone(&key));
+    /// publisher.publish_owned(key, 1);
+    /// assert!(reader.try_recv().is_ok());
+    /// ```
     #[must_use]
     pub fn subscribe_owned(&self, key: K) -> Subscription<K, T> {
         self.subscribe_owned_from(key, Start::Next)
@@ -119,6 +146,10 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
 
     /// Reads a key from where `start` says.
     ///
+    /// # Panics
+    /// As [`subscribe`](Self::subscribe).
+    ///
+    /// # Examples
     /// ```
     /// use keywake::{Received, Start};
     /// let (mut publisher, hub) = keywake::hub::<String, u64>();
@@ -141,6 +172,17 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     /// As [`subscribe_from`](Self::subscribe_from), for keys that are not the owned form of anything.
+    ///
+    /// # Panics
+    /// As [`subscribe`](Self::subscribe).
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::Builder::<(u32, u32), u64>::new().retain_unread(true).build();
+    /// publisher.publish_owned((1, 2), 1);
+    /// let mut late = hub.subscribe_owned_from((1, 2), keywake::Start::Oldest);
+    /// assert!(late.try_recv().is_ok());
+    /// ```
     #[must_use]
     pub fn subscribe_owned_from(&self, key: K, start: Start) -> Subscription<K, T> {
         let hash = self.shared.hash(&key);
@@ -273,6 +315,10 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// # Errors
     /// What `take` failed with, for all who shared its run.
     ///
+    /// # Panics
+    /// As [`subscribe`](Self::subscribe). If `take`, its future or the iterator that it gives panics: another one who waits runs its
+    /// own, and this subscription is dropped.
+    ///
     /// # Cancel safety
     /// Dropping the future unsubscribes, and hands a run that it leads over to another one who waits.
     ///
@@ -348,7 +394,25 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// new topic. False: the key had none.
     ///
     /// # Panics
-    /// If a woken waker panics, when all others have been woken.
+    /// If the key's own `Hash` or `Eq` does: the key is not closed then. If a woken waker panics, or the drop of a payload or key:
+    /// after everything else is done, and all others have been woken.
+    ///
+    /// # Memory ordering
+    /// What the closing thread did before happens-before what a reader does after receiving [`Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::{CloseReason, Received, TryRecvError};
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("job");
+    /// publisher.publish("job", 100);
+    /// assert!(hub.close("job", CloseReason::Other("done".into())));
+    /// // First what is buffered, then the end.
+    /// assert!(matches!(reader.try_recv(), Ok(Received::Event(event)) if *event == 100));
+    /// let Err(TryRecvError::Closed(closed)) = reader.try_recv() else { panic!("the end") };
+    /// assert_eq!(closed.reason().to_string(), "done");
+    /// assert!(!hub.close("job", CloseReason::KeyClosed), "it has no topic any more");
+    /// ```
     pub fn close<Q>(&self, key: &Q, reason: CloseReason) -> bool
     where
         K: Borrow<Q>,
@@ -372,12 +436,34 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// event, a subscription ends at once. The first reason stays.
     ///
     /// # Panics
-    /// If a woken waker panics, when all others have been woken.
+    /// If a woken waker panics, or the drop of a payload or key: after all keys are closed, and all others have been woken.
+    ///
+    /// # Memory ordering
+    /// As [`close`](Self::close), for the call whose reason it is.
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::{CloseReason, TryRecvError};
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// hub.shutdown(CloseReason::Shutdown);
+    /// assert!(matches!(reader.try_recv(), Err(TryRecvError::Closed(_))));
+    /// // Nothing begins any more either.
+    /// assert_eq!(publisher.publish("key", 1).readers, 0);
+    /// assert!(matches!(hub.subscribe("key").try_recv(), Err(TryRecvError::Closed(_))));
+    /// ```
     pub fn shutdown(&self, reason: CloseReason) {
         self.shared.shutdown(reason);
     }
 
-    /// Whether the hub was shut down.
+    /// Whether the hub was shut down, or is just being: true from the moment that the reason is settled.
+    ///
+    /// # Examples
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// drop(publisher); // the last one: see `Builder::on_last_publisher`
+    /// assert!(hub.is_shutdown());
+    /// ```
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
         self.shared.is_shutdown()
@@ -389,7 +475,19 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// `now` is the caller's clock: a time to come expires what will have expired then.
     ///
     /// # Panics
-    /// If the drop of a payload does.
+    /// If the drop of a payload or key does: after the rest of the sweep is done.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// let (publisher, hub) = keywake::Builder::<String, u64>::new().keep_idle(Duration::from_secs(30)).build();
+    /// drop(hub.subscribe("key"));
+    /// hub.sweep(Instant::now());
+    /// assert_eq!(hub.topics(), 1, "its last reader left just now");
+    /// hub.sweep(Instant::now() + Duration::from_secs(30));
+    /// assert_eq!(hub.topics(), 0);
+    /// # drop(publisher);
+    /// ```
     pub fn sweep(&self, now: Instant) {
         let stamp = self.shared.stamp_of(now);
         let registry = &self.shared.registry;
@@ -421,18 +519,54 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     /// The position up to which everything published can be read.
+    ///
+    /// # Memory ordering
+    /// What the publishing thread did before the publish of an event up to this position happens-before what is done after the call.
+    ///
+    /// # Examples
+    /// A state that is read after the position was taken misses nothing of what follows it:
+    /// ```
+    /// use keywake::Start;
+    /// let (mut publisher, hub) = keywake::Builder::<String, u64>::new().retain_unread(true).build();
+    /// publisher.publish("key", 1);
+    /// let position = hub.position(); // before the state is read
+    /// publisher.publish("key", 2);
+    /// let mut reader = hub.subscribe_from("key", Start::After(position));
+    /// assert!(matches!(reader.try_recv(), Ok(keywake::Received::Event(event)) if *event == 2));
+    /// ```
     #[must_use]
     pub fn position(&self) -> Position {
         self.shared.position()
     }
 
-    /// How many topics live: with readers, kept after them, or retained unread.
+    /// How many topics live: with readers, kept after them, or retained unread. Takes no lock.
+    ///
+    /// # Examples
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// let readers = [hub.subscribe("a"), hub.subscribe("a"), hub.subscribe("b")];
+    /// assert_eq!(hub.topics(), 2);
+    /// drop(readers);
+    /// assert_eq!(hub.topics(), 0);
+    /// # drop(publisher);
+    /// ```
     #[must_use]
     pub fn topics(&self) -> usize {
         self.shared.registry.topics()
     }
 
-    /// How many subscriptions a key has.
+    /// How many subscriptions a key has. Locks the key's shard, which no publish to a known key does.
+    ///
+    /// # Panics
+    /// If the key's own `Hash` or `Eq` does.
+    ///
+    /// # Examples
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// let reader = hub.subscribe("key");
+    /// assert_eq!((hub.readers("key"), hub.readers("other")), (1, 0));
+    /// # drop((publisher, reader));
+    /// ```
     #[must_use]
     pub fn readers<Q>(&self, key: &Q) -> usize
     where
@@ -442,7 +576,19 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         self.topic(key).map_or(0, |topic| topic.desk.readers())
     }
 
-    /// The figures of the hub. Passes over all topics.
+    /// The figures of the hub. Passes over all topics, with one shard of them locked at a time.
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let reader = hub.subscribe("read");
+    /// publisher.publish("read", 1);
+    /// publisher.publish("unread", 2);
+    /// let stats = hub.stats();
+    /// assert_eq!((stats.published, stats.unread), (2, 1));
+    /// assert_eq!((stats.topics, stats.readers), (1, 1));
+    /// # drop(reader);
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         let Shared { registry, progress, account, tallies, .. } = &*self.shared;
@@ -464,6 +610,20 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     /// The figures of a key's topic; `None`: it has none.
+    ///
+    /// # Panics
+    /// If the key's own `Hash` or `Eq` does.
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let reader = hub.subscribe("key");
+    /// publisher.publish("key", 1);
+    /// let stats = hub.topic_stats("key").expect("it has a reader");
+    /// assert_eq!((stats.readers, stats.retained_events, stats.last_seq), (1, 1, 1));
+    /// assert_eq!(hub.topic_stats("other"), None);
+    /// # drop(reader);
+    /// ```
     #[must_use]
     pub fn topic_stats<Q>(&self, key: &Q) -> Option<TopicStats>
     where
@@ -474,6 +634,24 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     /// Calls `visit` for every living topic, outside of every lock. Topics that come or go meanwhile may be left out or not.
+    ///
+    /// # Panics
+    /// If `visit` does, at once; or the drop of the key or a payload of a topic that went meanwhile.
+    ///
+    /// # Examples
+    /// The key with the most readers:
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// let readers = [hub.subscribe("a"), hub.subscribe("b"), hub.subscribe("b")];
+    /// let mut top = (0, String::new());
+    /// hub.for_each_topic(|key, stats| {
+    ///     if stats.readers > top.0 {
+    ///         top = (stats.readers, key.clone());
+    ///     }
+    /// });
+    /// assert_eq!(top, (2, "b".to_owned()));
+    /// # drop((publisher, readers));
+    /// ```
     pub fn for_each_topic(&self, mut visit: impl FnMut(&K, &TopicStats)) {
         for index in 0..self.shared.registry.shard_count() {
             let topics: Vec<_> = self.shared.registry.shard(index).lock().living().cloned().collect();
@@ -483,13 +661,31 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         }
     }
 
-    /// Waits until a key has a reader.
+    /// Waits until a key has a reader. (It may have left again when you act on it.) The future is `Send` and owns what it needs.
     ///
     /// # Errors
     /// [`Closed`] if the hub is shut down.
     ///
+    /// # Panics
+    /// The call, if the key's own `Hash` or `ToOwned` does; the future, if its `Eq` or the waker's `Clone` or `Drop` does.
+    ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
+    /// # fn block_on<F: Future>(f: F) -> F::Output {
+    /// #     match pin!(f).poll(&mut Context::from_waker(Waker::noop())) { Poll::Ready(r) => r, Poll::Pending => panic!("not ready") }
+    /// # }
+    /// # block_on(async {
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let reader = hub.subscribe("key"); // perhaps in another task, and later
+    /// hub.wait_for_reader("key").await?;
+    /// assert_eq!(publisher.publish("key", 1).readers, 1);
+    /// # drop(reader);
+    /// # Ok::<_, keywake::Closed>(()) }).unwrap();
+    /// ```
     pub fn wait_for_reader<Q>(&self, key: &Q) -> impl Future<Output = Result<(), Closed>> + Send + use<K, T, Q>
     where
         K: Borrow<Q>,

@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// The one writer of a hub that numbers its events itself. Dropping it closes the hub, unless
-/// [`Builder::on_last_publisher`](crate::Builder::on_last_publisher) says otherwise.
+/// [`Builder::on_last_publisher`](crate::Builder::on_last_publisher) says otherwise; a panic of a woken waker, or of the drop of a
+/// payload or key, surfaces from that when all is closed and all others have been woken, as for [`Hub::shutdown`].
 ///
 /// It is not `Clone`; for several producers there is [`shared`](Self::shared):
 ///
@@ -43,7 +44,11 @@ impl<K: Key, T: Send + Sync + 'static> Publisher<K, T> {
     /// which case the key is cloned and the topic made. After a shutdown the event is dropped.
     ///
     /// # Panics
-    /// If a woken waker panics, when all others have been woken; if the numbers are used up (2^63 events).
+    /// * If a woken waker panics, or the drop of a payload or key that nobody needs any more: after the event is published,
+    ///   everything else is done, and all others have been woken.
+    /// * If the key's own `Hash` or the weigher does: before anything is published.
+    /// * If the key's own `Eq` or `ToOwned` does: the event is dropped, and its number is not used again.
+    /// * If the numbers are used up, which takes [`Position::MAX_SEQ`] events.
     ///
     /// # Memory ordering
     /// What the publishing thread did before happens-before what a reader does after receiving the event.
@@ -71,6 +76,17 @@ impl<K: Key, T: Send + Sync + 'static> Publisher<K, T> {
     ///
     /// # Panics
     /// As [`publish`](Self::publish).
+    ///
+    /// # Memory ordering
+    /// As [`publish`](Self::publish).
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::hub::<(u32, u32), &str>();
+    /// let reader = hub.subscribe_owned((1, 2));
+    /// assert_eq!(publisher.publish_owned((1, 2), "hello").readers, 1);
+    /// # drop(reader);
+    /// ```
     #[inline]
     pub fn publish_owned(&mut self, key: K, event: T) -> Published {
         let hash = self.writer.shared().hash(&key);
@@ -91,7 +107,12 @@ impl<K: Key, T: Send + Sync + 'static> Publisher<K, T> {
     /// The answer has the last event's seq, or the current one for an empty batch, and the readers summed up over the events.
     ///
     /// # Panics
-    /// As [`publish`](Self::publish). A panic of the iterator comes before anything is published.
+    /// As [`publish`](Self::publish). A panic of the iterator, of a key's own `Hash` or of the weigher comes before anything is
+    /// published. One of a key's `Eq` or `Clone` comes in the middle: the events before it are published, and their readers woken by
+    /// the next publish at the latest; the others are dropped.
+    ///
+    /// # Memory ordering
+    /// As [`publish`](Self::publish).
     ///
     /// # Examples
     /// ```
@@ -111,19 +132,47 @@ impl<K: Key, T: Send + Sync + 'static> Publisher<K, T> {
         published
     }
 
-    /// The position of the last event.
+    /// The position of the last event; before the first, that of [`Builder::start_seq`](crate::Builder::start_seq).
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::hub::<u8, u64>();
+    /// let seq = publisher.publish(&1, 1).seq;
+    /// assert_eq!(publisher.position().seq(), seq);
+    /// assert_eq!(publisher.position(), hub.position());
+    /// ```
     #[must_use]
     pub fn position(&self) -> Position {
         self.writer.position()
     }
 
     /// The readers' side.
+    ///
+    /// # Examples
+    /// ```
+    /// fn readers(publisher: &keywake::Publisher<String, u64>, key: &str) -> usize {
+    ///     publisher.hub().readers(key)
+    /// }
+    /// # assert_eq!(readers(&keywake::hub().0, "key"), 0);
+    /// ```
     #[must_use]
     pub fn hub(&self) -> Hub<K, T> {
         Hub::new(Arc::clone(self.writer.shared()))
     }
 
     /// Puts the writer behind a mutex, for several producers.
+    ///
+    /// # Examples
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// let publisher = publisher.shared();
+    /// let producers = [1, 2].map(|number| {
+    ///     let publisher = publisher.clone();
+    ///     std::thread::spawn(move || publisher.publish("key", number))
+    /// });
+    /// producers.map(|producer| producer.join().expect("it does not panic"));
+    /// assert_eq!(hub.position().seq(), 2);
+    /// ```
     #[must_use]
     pub fn shared(self) -> SharedPublisher<K, T> {
         let shared = Arc::clone(self.writer.shared());
@@ -145,6 +194,21 @@ impl<K: Key, T: Send + Sync + 'static> SharedPublisher<K, T> {
     ///
     /// # Panics
     /// As [`Publisher::publish`].
+    ///
+    /// # Memory ordering
+    /// As [`Publisher::publish`]; and what a producer did before its publish happens-before what a reader does after receiving a later
+    /// event of any producer.
+    ///
+    /// # Examples
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// let publisher = publisher.shared(); // `&self` from here on
+    /// let mut reader = hub.subscribe("key");
+    /// publisher.clone().publish("key", 1);
+    /// publisher.publish("key", 2);
+    /// assert_eq!(reader.lag(), 2);
+    /// # drop(reader.try_recv());
+    /// ```
     pub fn publish<Q>(&self, key: &Q, event: T) -> Published
     where
         K: Borrow<Q>,
@@ -157,6 +221,17 @@ impl<K: Key, T: Send + Sync + 'static> SharedPublisher<K, T> {
     ///
     /// # Panics
     /// As [`Publisher::publish`].
+    ///
+    /// # Memory ordering
+    /// As [`publish`](Self::publish).
+    ///
+    /// # Examples
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<(u32, u32), u64>();
+    /// let publisher = publisher.shared();
+    /// assert_eq!(publisher.publish_owned((1, 2), 1).seq, 1);
+    /// # drop(hub);
+    /// ```
     pub fn publish_owned(&self, key: K, event: T) -> Published {
         let hash = self.shared.hash(&key);
         self.publish_as(Owned(key), hash, event)
@@ -173,6 +248,19 @@ impl<K: Key, T: Send + Sync + 'static> SharedPublisher<K, T> {
     ///
     /// # Panics
     /// As [`Publisher::publish_batch`].
+    ///
+    /// # Memory ordering
+    /// As [`publish`](Self::publish).
+    ///
+    /// # Examples
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<&str, u64>();
+    /// let publisher = publisher.shared();
+    /// let reader = hub.subscribe_owned("a");
+    /// let published = publisher.publish_batch([("a", 1), ("b", 2), ("a", 3)]);
+    /// assert_eq!((published.seq, published.readers), (3, 2));
+    /// # drop(reader);
+    /// ```
     pub fn publish_batch<I: IntoIterator<Item = (K, T)>>(&self, events: I) -> Published {
         let mut events = weigh_all(&self.shared, events);
         self.locked(|writer| writer.publish_batch(&mut events))
@@ -190,7 +278,7 @@ impl<K: Key, T: Send + Sync + 'static> SharedPublisher<K, T> {
         published
     }
 
-    /// The position of the last event that is readable.
+    /// The position of the last event that is readable, as [`Hub::position`](crate::Hub::position).
     #[must_use]
     pub fn position(&self) -> Position {
         self.shared.position()
@@ -237,7 +325,22 @@ impl<K: Key, T: Send + Sync + 'static> SourcePublisher<K, T> {
     /// The number must be above all before it, and at most [`Position::MAX_SEQ`]; the event comes back.
     ///
     /// # Panics
-    /// If a woken waker panics, when all others have been woken.
+    /// As [`Publisher::publish`].
+    ///
+    /// # Memory ordering
+    /// As [`Publisher::publish`].
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::Builder::<String, u64>::new().build_from_source();
+    /// let mut reader = hub.subscribe("key");
+    /// publisher.publish_at(17, "key", 1).expect("17 comes after 0"); // numbers may be left out
+    /// let Ok(keywake::Received::Event(event)) = reader.try_recv() else { panic!("an event") };
+    /// assert_eq!(event.seq(), 17);
+    /// // A source that delivers twice: the event is refused, and comes back.
+    /// let refused = publisher.publish_at(17, "key", 1).expect_err("17 does not come after 17");
+    /// assert_eq!((refused.event, refused.error), (1, keywake::SeqError::NotRising { seq: 17, last: 17 }));
+    /// ```
     pub fn publish_at<Q>(&mut self, seq: u64, key: &Q, event: T) -> Result<Published, PublishAtError<T>>
     where
         K: Borrow<Q>,
@@ -253,7 +356,17 @@ impl<K: Key, T: Send + Sync + 'static> SourcePublisher<K, T> {
     /// As [`publish_at`](Self::publish_at).
     ///
     /// # Panics
-    /// As [`publish_at`](Self::publish_at).
+    /// As [`Publisher::publish`].
+    ///
+    /// # Memory ordering
+    /// As [`Publisher::publish`].
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::Builder::<(u32, u32), u64>::new().build_from_source();
+    /// publisher.publish_owned_at(1, (1, 2), 1).expect("1 comes after 0");
+    /// # drop(hub);
+    /// ```
     pub fn publish_owned_at(&mut self, seq: u64, key: K, event: T) -> Result<Published, PublishAtError<T>> {
         let hash = self.writer.shared().hash(&key);
         self.publish_at_as(seq, Owned(key), hash, event)
@@ -271,6 +384,14 @@ impl<K: Key, T: Send + Sync + 'static> SourcePublisher<K, T> {
     ///
     /// # Errors
     /// As for [`publish_at`](Self::publish_at).
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::Builder::<String, u64>::new().build_from_source();
+    /// let reader = hub.subscribe("quiet");
+    /// publisher.advance_to(1_000).expect("1,000 comes after 0");
+    /// assert_eq!(reader.position().seq(), 1_000, "it need not come back with an old number");
+    /// ```
     pub fn advance_to(&mut self, seq: u64) -> Result<(), SeqError> {
         self.writer.advance_to(seq)
     }
@@ -282,7 +403,18 @@ impl<K: Key, T: Send + Sync + 'static> SourcePublisher<K, T> {
     /// As for [`publish_at`](Self::publish_at), for both ends; an empty range is one too.
     ///
     /// # Panics
-    /// If a woken waker panics, when all others have been woken.
+    /// If a woken waker panics, or the drop of a payload or key: after every reader can read of the loss, and all others have been
+    /// woken.
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::{GapCause, Received};
+    /// let (mut publisher, hub) = keywake::Builder::<String, u64>::new().build_from_source();
+    /// let mut reader = hub.subscribe("key");
+    /// publisher.lost(5..=9, GapCause::Source).expect("5 comes after 0");
+    /// let Ok(Received::Gap(gap)) = reader.try_recv() else { panic!("a gap") };
+    /// assert_eq!((gap.from, gap.to, gap.cause), (4, 9, GapCause::Source));
+    /// ```
     pub fn lost(&mut self, range: RangeInclusive<u64>, cause: GapCause) -> Result<(), SeqError> {
         self.writer.lost(*range.start(), *range.end(), cause)?;
         settle_own(&mut self.writer);

@@ -225,17 +225,18 @@ impl<K, T> Registry<K, T> {
         maker: Maker,
         eq: impl Fn(&K) -> bool,
     ) -> Result<TopicArc<K, T>, TopicArc<K, T>> {
+        let hash = topic.hash();
+        // First: the key's own code, which may panic.
+        let found = state.table.find_entry(hash, |other| other.hash() == hash && eq(other.key()));
         if self.topics.add(1) >= self.max_topics {
             self.topics.sub(1);
             return Err(topic);
         }
-        let hash = topic.hash();
         if matches!(maker, Maker::Reader) {
             // AcqRel (pairs with `births`): H2: either the writer's step comes later and it finds the newborn (it takes the lock that
             // we hold), or it came before, and the floor read below covers its event.
             self.shards[shard].births.fetch_add(1, Ordering::AcqRel);
         }
-        let found = state.table.find_entry(hash, |other| other.hash() == hash && eq(other.key()));
         let floor = match found {
             Ok(mut entry) => {
                 // A tombstone: exact, if it still is one.

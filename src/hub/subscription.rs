@@ -20,7 +20,8 @@ use crate::{
     wake::SlotId,
 };
 
-/// One reader of one key; from [`Hub::subscribe`](crate::Hub::subscribe) and its kin. Dropping it unsubscribes.
+/// One reader of one key; from [`Hub::subscribe`](crate::Hub::subscribe) and its kin. Dropping it unsubscribes; a panic of the drop of
+/// a waker, payload or key surfaces from that when the reader has left.
 ///
 /// All ways to read may be mixed: [`recv`](Self::recv) and the other futures, [`recv_blocking`](Self::recv_blocking) for threads,
 /// [`try_recv`](Self::try_recv), and `Stream`. A loss is a value ([`Received::Gap`]) and not an end; only [`Closed`] is one.
@@ -164,6 +165,14 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// # Cancel safety
     /// Nothing is lost if the future is dropped: the place in the buffer moves only when it is ready.
     ///
+    /// # Panics
+    /// If the drop of a payload that this reader was the last to hold does, or the waker's `Clone`, `Drop` or `wake`: nothing is lost by
+    /// it, and the next call goes on.
+    ///
+    /// # Memory ordering
+    /// What the publishing thread did before it published happens-before the receipt of the event; and what was done before a
+    /// [`close`](crate::Hub::close), before that of [`Closed`].
+    ///
     /// # Examples
     /// ```
     /// # use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
@@ -186,14 +195,55 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
+    ///
+    /// # Cancel safety
+    /// There is no future to drop: after `Pending` the waker stays with the subscription until it is woken, another call that waits
+    /// replaces it, or the subscription is dropped. Nothing is lost by not calling again.
+    ///
+    /// # Panics
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Memory ordering
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Examples
+    /// In a future of one's own:
+    /// ```
+    /// # use std::task::Waker;
+    /// use std::task::{Context, Poll};
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(reader.poll_recv(&mut cx).is_pending());
+    /// publisher.publish("key", 1); // wakes the task of `cx`
+    /// assert!(matches!(reader.poll_recv(&mut cx), Poll::Ready(Ok(keywake::Received::Event(event))) if *event == 1));
+    /// ```
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received<T>, Closed>> {
         self.poll_found(cx).map(|found| found.map(|found| self.own(found)))
     }
 
-    /// Receives the next thing if it is there.
+    /// Receives the next thing if it is there. Takes no lock but when it begins on a block that its last one does not lead to.
     ///
     /// # Errors
     /// [`TryRecvError::Empty`] if it is not, [`TryRecvError::Closed`] if nothing will come.
+    ///
+    /// # Panics
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Memory ordering
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::{Received, TryRecvError};
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// assert!(matches!(reader.try_recv(), Err(TryRecvError::Empty)));
+    /// publisher.publish("key", 1);
+    /// let Ok(Received::Event(event)) = reader.try_recv() else { panic!("an event") };
+    /// drop(reader);
+    /// assert_eq!(*event, 1, "it is owned: it stays for as long as it is wanted");
+    /// ```
     #[inline]
     pub fn try_recv(&mut self) -> Result<Received<T>, TryRecvError> {
         match self.find() {
@@ -207,6 +257,27 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     ///
     /// # Errors
     /// As [`try_recv`](Self::try_recv).
+    ///
+    /// # Panics
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Memory ordering
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::ReceivedRef;
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// publisher.publish_batch((1..=4).map(|number| ("key".to_owned(), number)));
+    /// let mut sum = 0;
+    /// while let Ok(received) = reader.try_recv_ref() {
+    ///     if let ReceivedRef::Event(event) = received {
+    ///         sum += *event;
+    ///     }
+    /// }
+    /// assert_eq!(sum, 10);
+    /// ```
     #[inline]
     pub fn try_recv_ref(&mut self) -> Result<ReceivedRef<'_, T>, TryRecvError> {
         match self.find() {
@@ -223,6 +294,29 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     ///
     /// # Cancel safety
     /// As [`recv`](Self::recv).
+    ///
+    /// # Panics
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Memory ordering
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
+    /// # fn block_on<F: Future>(f: F) -> F::Output {
+    /// #     match pin!(f).poll(&mut Context::from_waker(Waker::noop())) { Poll::Ready(r) => r, Poll::Pending => panic!("not ready") }
+    /// # }
+    /// # block_on(async {
+    /// use keywake::ReceivedRef;
+    /// let (mut publisher, hub) = keywake::hub::<String, Vec<u8>>();
+    /// let mut reader = hub.subscribe("key");
+    /// publisher.publish("key", b"hello".to_vec());
+    /// if let ReceivedRef::Event(event) = reader.recv_ref().await? {
+    ///     assert_eq!(event.len(), 5);
+    /// }
+    /// # Ok::<_, keywake::Closed>(()) }).unwrap();
+    /// ```
     pub async fn recv_ref(&mut self) -> Result<ReceivedRef<'_, T>, Closed> {
         let found = Finding { subscription: self }.await?;
         Ok(self.lend(found))
@@ -235,7 +329,30 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// As [`recv`](Self::recv); nothing was appended then.
     ///
     /// # Cancel safety
-    /// Nothing is lost if the future is dropped.
+    /// Nothing is lost if the future is dropped: it waits for the first thing only, and appends when it is ready.
+    ///
+    /// # Panics
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Memory ordering
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
+    /// # fn block_on<F: Future>(f: F) -> F::Output {
+    /// #     match pin!(f).poll(&mut Context::from_waker(Waker::noop())) { Poll::Ready(r) => r, Poll::Pending => panic!("not ready") }
+    /// # }
+    /// # block_on(async {
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// publisher.publish_batch((1..=100).map(|number| ("key".to_owned(), number)));
+    /// let mut buffer = Vec::new();
+    /// assert_eq!(reader.recv_many(&mut buffer, 64).await?, 64);
+    /// assert_eq!(reader.recv_many(&mut buffer, 64).await?, 36); // what is there; it does not wait for more
+    /// assert_eq!(buffer.len(), 100);
+    /// # Ok::<_, keywake::Closed>(()) }).unwrap();
+    /// ```
     pub async fn recv_many(&mut self, buffer: &mut Vec<Received<T>>, max: usize) -> Result<usize, Closed> {
         if max == 0 {
             return Ok(0);
@@ -256,6 +373,32 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
+    ///
+    /// # Panics
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Memory ordering
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::Received;
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// let thread = std::thread::spawn(move || {
+    ///     let mut sum = 0;
+    ///     while let Ok(received) = reader.recv_blocking() {
+    ///         if let Received::Event(event) = received {
+    ///             sum += *event;
+    ///         }
+    ///     }
+    ///     sum
+    /// });
+    /// publisher.publish("key", 1);
+    /// publisher.publish("key", 2);
+    /// drop(publisher); // the end of the loop
+    /// assert_eq!(thread.join().expect("it does not panic"), 3);
+    /// ```
     pub fn recv_blocking(&mut self) -> Result<Received<T>, Closed> {
         let Some(found) = self.block_until(None)? else { unreachable!("without a deadline there is no time-out") };
         Ok(self.own(found))
@@ -265,6 +408,24 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     ///
     /// # Errors
     /// [`RecvTimeoutError::Timeout`] if nothing came, [`RecvTimeoutError::Closed`] as [`recv`](Self::recv).
+    ///
+    /// # Panics
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Memory ordering
+    /// As [`recv`](Self::recv).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use keywake::RecvTimeoutError;
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// let nothing = reader.recv_timeout(Duration::from_millis(1));
+    /// assert!(matches!(nothing, Err(RecvTimeoutError::Timeout)));
+    /// publisher.publish("key", 1);
+    /// assert!(reader.recv_timeout(Duration::ZERO).is_ok(), "what is there is received without a wait");
+    /// ```
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Received<T>, RecvTimeoutError> {
         match self.block_until(Instant::now().checked_add(timeout)) {
             Ok(Some(found)) => Ok(self.own(found)),
@@ -277,6 +438,22 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// unread, the hub's published position once all is read. It moves without events, so that a quiet reader does not carry an old
     /// number; [`Start::After`](crate::Start::After) it is exact. While a gap that the subscription began with is still to be received, it
     /// is the position that it began with; until the end of a snapshot was received, it is before everything.
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// publisher.publish("key", 1);
+    /// assert_eq!(reader.position().seq(), 0, "an event is unread");
+    /// assert!(reader.try_recv().is_ok());
+    /// publisher.publish("another", 2);
+    /// assert_eq!(reader.position().seq(), 2, "of this key nothing was missed up to there");
+    /// // What a client keeps, and comes back with.
+    /// let kept = reader.position().to_string();
+    /// let again = hub.subscribe_from("key", keywake::Start::After(kept.parse()?));
+    /// assert_eq!(again.lag(), 0);
+    /// # Ok::<_, keywake::ParsePositionError>(())
+    /// ```
     #[must_use]
     pub fn position(&self) -> Position {
         // First: what is appended later than this may be unread, and is not covered.
@@ -299,18 +476,47 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     }
 
     /// How many retained events of the key this reader has not received. Takes no lock. A loss told by a source counts as one.
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// publisher.publish("key", 1);
+    /// publisher.publish("key", 2);
+    /// assert_eq!(reader.lag(), 2);
+    /// assert!(reader.try_recv().is_ok());
+    /// assert_eq!(reader.lag(), 1);
+    /// ```
     #[must_use]
     pub fn lag(&self) -> u64 {
         self.reader.lag()
     }
 
     /// The key.
+    ///
+    /// # Examples
+    /// ```
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// assert_eq!(hub.subscribe("key").key(), "key");
+    /// # drop(publisher);
+    /// ```
     #[must_use]
     pub fn key(&self) -> &K {
         self.topic().key()
     }
 
     /// Why it ended, once it did: after `Err(Closed)`, or `None` of the stream.
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::CloseReason;
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// let mut reader = hub.subscribe("key");
+    /// drop(publisher);
+    /// assert_eq!(reader.close_reason(), None, "not before it was received");
+    /// while reader.try_recv().is_ok() {}
+    /// assert_eq!(reader.close_reason(), Some(&CloseReason::PublisherDropped));
+    /// ```
     #[must_use]
     pub fn close_reason(&self) -> Option<&CloseReason> {
         self.extra.as_ref()?.closed.as_ref().map(Closed::reason)

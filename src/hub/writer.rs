@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hashbrown::{HashTable, hash_table::Entry};
+use hashbrown::HashTable;
 
 use super::{
     budget::Budget,
@@ -332,14 +332,17 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         } else {
             Err(topic)
         };
+        let mut news = state.take_news();
         drop(state);
         match made {
             Ok(topic) => {
                 self.after.made += 1;
-                self.adopt(topic);
+                news.newborns.push(topic);
+                self.take_over(news);
                 self.append(key, hash, refused.incoming).map_err(|back| (back, true))
             }
             Err(topic) => {
+                self.take_over(news);
                 self.after.drop_later(topic);
                 Err((refused, is_open && is_made))
             }
@@ -353,7 +356,14 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     /// Takes over what a shard has to tell. *All* its newborns: the births that are counted as seen are those of all of them.
     fn look_into(&mut self, shard: usize, births: u32) {
         self.seen[shard] = births;
-        let News { newborns, graves } = self.shared.registry.shard(shard).lock().take_news();
+        let news = self.shared.registry.shard(shard).lock().take_news();
+        self.take_over(news);
+    }
+
+    /// Forgets dead topics, and adopts new ones. Runs no code of the key's: if that panicked, the rest of the news would be lost. So it
+    /// goes by identity: a topic that a new one takes the place of is among the graves that come with it, or came before it.
+    fn take_over(&mut self, news: News<K, T>) {
+        let News { newborns, graves } = news;
         for topic in graves {
             if let Ok(entry) = self.index[table_of(topic.hash())].find_entry(topic.hash(), |other| Arc::ptr_eq(other, &topic)) {
                 self.after.drop_later(entry.remove().0);
@@ -361,23 +371,8 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
             self.after.drop_later(topic);
         }
         for topic in newborns {
-            self.adopt(topic);
-        }
-    }
-
-    /// Takes a topic into the index, in place of a dead one of the same key.
-    fn adopt(&mut self, topic: TopicArc<K, T>) {
-        let hash = topic.hash();
-        let is_same = |other: &TopicArc<K, T>| other.hash() == hash && other.key() == topic.key();
-        let old = match self.index[table_of(hash)].entry(hash, is_same, |topic| topic.hash()) {
-            Entry::Occupied(mut entry) => Some(std::mem::replace(entry.get_mut(), topic)),
-            Entry::Vacant(entry) => {
-                entry.insert(topic);
-                None
-            }
-        };
-        if let Some(old) = old {
-            self.after.drop_later(old);
+            let hash = topic.hash();
+            self.index[table_of(hash)].insert_unique(hash, topic, |topic| topic.hash());
         }
     }
 

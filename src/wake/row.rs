@@ -128,7 +128,7 @@ impl Row<'_> {
     /// Whether the waker in a held cell would wake the same task.
     fn holds(self, slot: usize, waker: &Waker) -> bool {
         self.cells[slot].with(|cell| {
-            // SAFETY: W1: H showed, so the cell holds the bytes of the waker last put there, and nobody writes them until its owner,
+            // SAFETY: W1: H showed, so the cell holds the bytes of the waker last put there, and nobody writes them until the slot's owner,
             // who is us, puts in another. The waker itself may be woken and gone by now: the copy is neither dropped nor used but for a
             // comparison of its two words.
             let copy = std::mem::ManuallyDrop::new(unsafe { cell.cast::<Waker>().read() });

@@ -203,3 +203,22 @@ fn pinned_bytes_show_what_held_events_keep_alive() {
 fn drain_with_gaps(sub: &mut keywake::Subscription<String, Vec<u8>>) {
     while sub.try_recv().is_ok() {}
 }
+
+// Each publish to a key whose reader had left counted the buffer of its last topic as evicted once more.
+#[test]
+fn publishing_to_a_key_that_was_left_does_not_disturb_the_accounts() {
+    let (mut publisher, hub) = Builder::<u64, [u64; 16]>::new().retain_total_bytes(1 << 20).build();
+    let left = hub.subscribe(&1);
+    publisher.publish(&1, [0; 16]);
+    drop(left);
+    for _ in 0..1_000 {
+        publisher.publish(&1, [0; 16]);
+    }
+    let stats = hub.stats();
+    assert_eq!((stats.retained_bytes, stats.pinned_bytes), (0, 0));
+    let _reader = hub.subscribe(&2);
+    for _ in 0..100_000 {
+        publisher.publish(&2, [0; 16]);
+    }
+    assert!((1..=1 << 20).contains(&hub.stats().retained_bytes), "{:?}", hub.stats());
+}

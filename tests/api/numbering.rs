@@ -1,6 +1,6 @@
 //! Hubs that take the numbers of a source with a log of its own.
 
-use keywake::{Builder, GapCause, Hub, Position, PublishAtError, Received, SeqError, SourcePublisher, Start};
+use keywake::{Builder, CloseReason, GapCause, Hub, Position, PublishAtError, Received, SeqError, SourcePublisher, Start};
 
 use crate::support::{CountingWaker, assert_closed, assert_empty, drain, next_event, next_gap, park};
 
@@ -173,6 +173,30 @@ fn loss_at_the_source_is_told_to_readers_that_come_back_from_before_it() {
     for key in ["a", "never seen"] {
         assert_empty(&mut hub.subscribe_from(key, Start::After(Position::new(7, 9))));
         assert_empty(&mut hub.subscribe(key));
+    }
+}
+
+#[test]
+fn reader_from_before_a_loss_at_the_source_is_told_its_cause_also_where_the_key_has_no_topic() {
+    for cause in [GapCause::Source, GapCause::Conflated, GapCause::Retention] {
+        let (mut publisher, hub) = source_hub();
+        let gone = hub.subscribe("gone");
+        publisher.publish_at(2, "gone", 2).expect("rising");
+        drop(gone);
+        let closed = hub.subscribe("closed");
+        publisher.publish_at(3, "closed", 3).expect("rising");
+        hub.close("closed", CloseReason::KeyClosed);
+        drop(closed);
+        publisher.lost(5..=9, cause).expect("rising");
+        for key in ["gone", "closed", "never seen"] {
+            for after in [3, 4, 7, 8] {
+                let mut back = hub.subscribe_from(key, Start::After(Position::new(7, after)));
+                let gap = next_gap(&mut back);
+                assert_eq!((gap.from, gap.to, gap.cause), (after, 9, cause), "{key} after {after}");
+                assert_empty(&mut back);
+            }
+            assert_empty(&mut hub.subscribe_from(key, Start::After(Position::new(7, 9))));
+        }
     }
 }
 

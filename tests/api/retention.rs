@@ -178,6 +178,34 @@ fn event_larger_than_the_byte_budget_is_still_delivered() {
 }
 
 #[test]
+fn weigher_that_answers_far_too_much_overflows_nothing() {
+    for weight in [usize::MAX, usize::MAX / 2, usize::MAX / 2 + 1] {
+        let of_key = Builder::<String, u64>::new().retain_bytes(1 << 20, move |_| weight);
+        let of_hub = Builder::<String, u64>::new().retain_bytes(usize::MAX, move |_| weight).retain_total_bytes(1 << 20);
+        let of_both = Builder::<String, u64>::new().retain_bytes(usize::MAX, move |_| weight).retain_total_bytes(usize::MAX);
+        for builder in [of_key, of_hub, of_both] {
+            let (mut publisher, hub) = builder.build();
+            let mut subs = [hub.subscribe("a"), hub.subscribe("b")];
+            let asleep = hub.subscribe("a");
+            for round in 0..400 {
+                let (sub, key) = if round % 2 == 0 { (&mut subs[0], "a") } else { (&mut subs[1], "b") };
+                let published = publisher.publish(key, round);
+                let event = next_event(sub);
+                assert_eq!((*event, event.seq()), (round, published.seq));
+                assert!(hub.readers(key) > 0);
+                // 1 TiB for each event at most, and a block of them.
+                let stats = hub.stats();
+                assert!(stats.retained_bytes <= (400 << 40) + (1 << 30), "{stats:?}");
+                assert!(stats.pinned_bytes <= (400 << 40) + (1 << 30), "{stats:?}");
+            }
+            drop((subs, asleep));
+            let stats = hub.stats();
+            assert_eq!((stats.topics, stats.readers, stats.retained_bytes), (0, 0, 0), "{stats:?}");
+        }
+    }
+}
+
+#[test]
 fn one_budget_bounds_the_bytes_of_all_keys_and_takes_the_oldest() {
     const TOTAL: u64 = 4 << 20;
     let (mut publisher, hub) = Builder::<u64, Vec<u8>>::new()
@@ -375,4 +403,23 @@ fn topic_without_idle_time_goes_at_once() {
     assert_eq!((hub.topics(), hub.readers("a")), (1, 1));
     drop(second);
     assert_eq!((hub.topics(), hub.readers("a")), (0, 0));
+}
+
+#[test]
+fn idle_time_is_up_when_the_key_is_next_subscribed_to_without_any_sweep() {
+    let (mut publisher, hub) = Builder::<String, u64>::new().epoch(7).keep_idle(Duration::from_millis(20)).build();
+    let sub = hub.subscribe("a");
+    publisher.publish("a", 1);
+    let before = sub.position();
+    drop(sub);
+    publisher.publish("a", 2);
+    std::thread::sleep(Duration::from_millis(100));
+    let mut oldest = hub.subscribe_from("a", Start::Oldest);
+    assert_empty(&mut oldest);
+    let mut back = hub.subscribe_from("a", Start::After(before));
+    let gap = next_gap(&mut back);
+    assert_eq!((gap.from, gap.to, gap.cause), (0, 2, GapCause::Unread));
+    // The new topic is nobody's old one.
+    publisher.publish("a", 3);
+    assert_eq!((drain(&mut oldest), drain(&mut back)), (vec![3], vec![3]));
 }

@@ -13,10 +13,10 @@ use std::{
     thread,
 };
 
-use keywake::{Builder, Hub, Position, Publisher, Received, SnapshotFailed, Subscription};
+use keywake::{Builder, CloseReason, Hub, Position, Publisher, Received, SnapshotFailed, Subscription};
 use tokio::sync::oneshot;
 
-use crate::support::{CountingWaker, assert_empty, block_on, drain, next_event, next_gap, within_limit};
+use crate::support::{CountingWaker, assert_closed, assert_empty, block_on, drain, next_event, next_gap, within_limit};
 
 type Snapshotting<'a> = Pin<Box<dyn Future<Output = Result<Subscription<String, u64>, SnapshotFailed>> + 'a>>;
 
@@ -331,13 +331,13 @@ fn key_that_is_closed_while_its_snapshot_is_taken_ends_behind_it() {
     let (mut publisher, hub) = hub_of_epoch_7();
     let mut sub = block_on(hub.subscribe_with_snapshot("a", || {
         publisher.publish("a", 1);
-        assert!(hub.close("a", keywake::CloseReason::KeyClosed));
+        assert!(hub.close("a", CloseReason::KeyClosed));
         ready(state(&[10], 0))
     }))
     .expect("the snapshot is there");
     assert_eq!(take_snapshot(&mut sub).0, [10]);
     assert_eq!(drain(&mut sub), [1]);
-    crate::support::assert_closed(&mut sub);
+    assert_closed(&mut sub);
     // Whoever comes now has nothing to do with the old one.
     let mut new = block_on(hub.subscribe_with_snapshot("a", || ready(state(&[20], 1)))).expect("the snapshot is there");
     assert_eq!(take_snapshot(&mut new).0, [20]);
@@ -390,15 +390,34 @@ fn later_caller_gets_a_snapshot_of_its_own() {
     assert_eq!(take_snapshot(&mut second).0, [2]);
 }
 
+/// A snapshot of a key that the hub does not take: the function is not run, and the subscription ends at once with this reason.
+fn assert_refused(hub: &Hub<String, u64>, reason: &CloseReason) {
+    let runs = Cell::new(0);
+    let take = || {
+        runs.set(runs.get() + 1);
+        ready(state(&[1], 0))
+    };
+    let mut sub = block_on(hub.subscribe_with_snapshot("a", take)).expect("no snapshot is no failed snapshot");
+    assert_eq!(assert_closed(&mut sub).reason(), reason);
+    assert_eq!(runs.get(), 0);
+}
+
 #[test]
-fn snapshot_after_shutdown_ends_at_once() {
+fn snapshot_after_shutdown_is_not_taken() {
     let (_publisher, hub) = hub_of_epoch_7();
-    hub.shutdown(keywake::CloseReason::Shutdown);
-    if let Ok(mut sub) = block_on(hub.subscribe_with_snapshot("a", || ready(state(&[1], 0)))) {
-        // With or without the snapshot, but it ends.
-        while sub.try_recv().is_ok() {}
-        assert_eq!(crate::support::assert_closed(&mut sub).reason(), &keywake::CloseReason::Shutdown);
-    }
+    hub.shutdown(CloseReason::Shutdown);
+    assert_refused(&hub, &CloseReason::Shutdown);
+}
+
+#[test]
+fn snapshot_beyond_the_topic_limit_is_not_taken() {
+    let (_publisher, hub) = Builder::<String, u64>::new().epoch(7).max_topics(1).build();
+    let taken = hub.subscribe("taken");
+    assert_refused(&hub, &CloseReason::TopicLimit);
+    assert_refused(&hub, &CloseReason::TopicLimit);
+    drop(taken);
+    let mut sub = block_on(hub.subscribe_with_snapshot("a", || ready(state(&[1], 0)))).expect("there is room again");
+    assert_eq!(take_snapshot(&mut sub).0, [1]);
 }
 
 /// A counter that its writer sets and then publishes; the snapshot is the counter.

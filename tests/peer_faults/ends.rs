@@ -125,7 +125,7 @@ fn every_end_says_why() {
     );
 }
 
-// consul 1.6 "force close": buffered events were thrown away.
+// consul, "force close": buffered events were thrown away.
 #[test]
 fn forced_close_does_not_throw_away_what_was_published_before() {
     let (mut publisher, hub) = hub::<String, u64>();
@@ -137,7 +137,7 @@ fn forced_close_does_not_throw_away_what_was_published_before() {
     assert!(matches!(poll(&mut sub, &waker), std::task::Poll::Ready(Err(_))));
 }
 
-// consul 1.5: a request used for two subscriptions made one of them impossible to close.
+// consul: a request used for two subscriptions made one of them impossible to close.
 #[test]
 fn subscriptions_with_equal_keys_are_closed_each() {
     let (_publisher, hub) = hub::<String, u64>();

@@ -168,7 +168,7 @@ fn lent_event_stops_neither_the_publisher_nor_other_readers() {
     });
 }
 
-// crossbeam #566 (epoch garbage), Consul 1.1 and Nomad (a pointer to an old item keeps everything after it).
+// crossbeam #566 (epoch garbage), Consul and Nomad (a pointer to an old item keeps everything after it).
 #[test]
 fn sleeping_reader_pins_a_block_and_not_everything_since() {
     const EVENTS: usize = 50_000;

@@ -1,15 +1,17 @@
 //! User code that panics must cost nobody else anything.
 
 use std::{
+    future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Wake, Waker},
+    time::Duration,
 };
 
-use keywake::{Builder, CloseReason, Hub, Publisher, Subscription, hub};
+use keywake::{Builder, CloseReason, Hub, Publisher, Start, Subscription, hub};
 
 use crate::support::{CountingWaker, assert_closed, drain, next_event, park};
 
@@ -181,7 +183,7 @@ fn payload_whose_drop_panics_when_the_reader_leaves_does_not_leave_the_topic_beh
     assert_eq!(next_event(&mut again).seq(), 11);
 }
 
-// PROTOCOL 10: the weigher is user code as well, and under nobody's lock.
+// The weigher is user code as well, and under nobody's lock.
 #[test]
 fn panicking_weigher_leaves_a_working_hub() {
     let (publisher, hub) = Builder::<String, u64>::new()
@@ -206,23 +208,25 @@ fn panicking_weigher_leaves_a_working_hub() {
     assert_eq!(values, [1]);
 }
 
+/// A waker that panics when it is dropped.
+struct BadDrop;
+
+impl Wake for BadDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for BadDrop {
+    fn drop(&mut self) {
+        panic!("the waker panics in its drop");
+    }
+}
+
 // A waker that panics while it is being replaced or dropped belongs to its own reader.
 #[test]
 fn waker_that_panics_in_its_drop_does_not_break_the_key() {
-    struct BadDrop(Mutex<bool>);
-    impl Wake for BadDrop {
-        fn wake(self: Arc<Self>) {}
-    }
-    impl Drop for BadDrop {
-        fn drop(&mut self) {
-            let armed = std::mem::take(self.0.get_mut().expect("not poisoned"));
-            assert!(!armed, "the waker panics in its drop");
-        }
-    }
-
     let (mut publisher, hub) = hub::<String, u64>();
     let mut sub = hub.subscribe("a");
-    let bad = Waker::from(Arc::new(BadDrop(Mutex::new(true))));
+    let bad = Waker::from(Arc::new(BadDrop));
     assert!(sub.poll_recv(&mut Context::from_waker(&bad)).is_pending());
     drop(bad);
     let good = CountingWaker::new();
@@ -235,4 +239,63 @@ fn waker_that_panics_in_its_drop_does_not_break_the_key() {
     assert_eq!(drain(&mut sub), [1]);
     drop(sub);
     assert_eq!(hub.topics(), 0);
+}
+
+// The next three were found in this crate: the panic went on before there was a subscription to be dropped, or before it had left, and
+// so a reader that nobody has was counted for good, and its topic stayed.
+#[test]
+fn panicking_waker_of_who_waits_for_a_reader_leaves_no_reader_behind() {
+    for has_topic in [false, true] {
+        let (mut publisher, hub) = Builder::<String, u64>::new().retain_unread(has_topic).build();
+        if has_topic {
+            publisher.publish("a", 1);
+        }
+        let mut waits = Box::pin(hub.wait_for_reader("a"));
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(PanickingWaker)))).is_pending());
+        assert!(panics(|| drop(hub.subscribe("a"))));
+        assert_eq!(hub.readers("a"), 0);
+        drop(waits);
+        hub.close("a", CloseReason::KeyClosed);
+        assert_eq!(hub.topics(), 0);
+        let mut again = hub.subscribe("a");
+        let value = publisher.publish("a", 2).seq;
+        assert_eq!(drain(&mut again), [value]);
+    }
+}
+
+#[test]
+fn payload_whose_drop_panics_when_a_reader_comes_leaves_no_reader_behind() {
+    let (mut publisher, hub) = Builder::<String, Explosive>::new().retain_for(Duration::from_millis(1)).build();
+    let armed = Arc::new(AtomicBool::new(false));
+    let keeper = hub.subscribe("a");
+    publisher.publish("a", Explosive { armed: Arc::clone(&armed) });
+    std::thread::sleep(Duration::from_millis(50));
+    armed.store(true, Ordering::SeqCst);
+    assert!(panics(|| drop(hub.subscribe_from("a", Start::Oldest))), "the event expired and was dropped");
+    assert_eq!(hub.readers("a"), 1);
+    drop(keeper);
+    assert_eq!((hub.readers("a"), hub.topics()), (0, 0));
+    let mut again = hub.subscribe("a");
+    publisher.publish("a", Explosive { armed });
+    assert_eq!(next_event(&mut again).seq(), 2);
+}
+
+#[test]
+fn waker_that_panics_in_its_drop_when_its_reader_leaves_does_not_leave_the_reader_behind() {
+    // The first reader of a key waits in another place than the others.
+    for others in [0, 1, 40] {
+        let (mut publisher, hub) = hub::<String, u64>();
+        let mut stay: Vec<_> = (0..others).map(|_| hub.subscribe("a")).collect();
+        for sub in &mut stay {
+            park(sub, &CountingWaker::new());
+        }
+        let mut leaves = hub.subscribe("a");
+        assert!(leaves.poll_recv(&mut Context::from_waker(&Waker::from(Arc::new(BadDrop)))).is_pending());
+        assert!(panics(|| drop(leaves)));
+        assert_eq!((hub.readers("a"), hub.topics()), (others, others.min(1)));
+        assert_eq!(publisher.publish("a", 1).readers, others);
+        assert!(stay.iter_mut().all(|sub| drain(sub) == [1]));
+        drop(stay);
+        assert_eq!((hub.readers("a"), hub.topics()), (0, 0));
+    }
 }

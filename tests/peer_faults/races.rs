@@ -143,7 +143,7 @@ fn keep_publishing(publisher: &mut Publisher<u64, u64>, keys: u64, stop: &Atomic
     while !stop.load(Ordering::Relaxed) {
         next += 1;
         assert_eq!(publisher.publish(&(next % keys), next).seq, next);
-        if next.is_multiple_of(64) {
+        if next % 64 == 0 {
             thread::yield_now();
         }
     }
@@ -176,7 +176,7 @@ fn come_and_go(hub: &Hub<u64, u64>, key: u64, keys: u64, rounds: u64) {
     }
 }
 
-// PROTOCOL 1, consul's missing tests ("churn of subscribe and unsubscribe against publish on one key"): silent holes.
+// Consul's missing tests ("churn of subscribe and unsubscribe against publish on one key"): silent holes.
 #[test]
 fn readers_that_come_and_go_see_or_are_told_of_every_event() {
     for idle in [std::time::Duration::ZERO, std::time::Duration::from_secs(60)] {
@@ -221,7 +221,7 @@ fn read_to_the_end(mut sub: Subscription<u64, u64>) {
     }
 }
 
-// Nomad, tokio #8357 and our own PROTOCOL 4: a reader that follows the link of a block that is just being evicted.
+// Nomad, tokio #8357: a reader that follows the link of a block that is just being evicted.
 // With one event kept every event has a block of its own, so each step is such a hop, and each publish such an eviction.
 #[test]
 fn reader_in_the_middle_of_a_hop_does_not_break_the_chain_when_its_block_is_evicted() {
@@ -365,6 +365,32 @@ fn subscribe_racing_with_shutdown_never_hangs() {
                     assert_eq!(reason, CloseReason::Shutdown);
                     assert!(block_on(hub.wait_for_reader(&2)).is_err());
                     assert_eq!(hub.topics(), 0);
+                    drop(publisher);
+                },
+            )
+        });
+    });
+}
+
+#[test]
+fn all_readers_get_the_same_reason_from_two_shutdowns_at_once() {
+    within_limit(|| {
+        race(300, || {
+            // Many keys: they are closed one after the other.
+            let (publisher, hub) = hub::<u64, u64>();
+            let subs: Vec<_> = (0..300).map(|key| hub.subscribe(&key)).collect();
+            let closing = hub.clone();
+            (
+                move || closing.shutdown(CloseReason::Other("first".into())),
+                move || {
+                    hub.shutdown(CloseReason::Other("second".into()));
+                    // Both are through with every key, or this one is.
+                    let reason_of =
+                        |mut sub: Subscription<u64, u64>| sub.recv_blocking().expect_err("nothing is published").reason().clone();
+                    let first = reason_of(hub.subscribe(&1_000));
+                    for sub in subs {
+                        assert_eq!(reason_of(sub), first);
+                    }
                     drop(publisher);
                 },
             )

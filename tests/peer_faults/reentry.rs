@@ -322,7 +322,7 @@ fn payload_may_publish_from_its_drop_when_key_reader_or_hub_go() {
     });
 }
 
-// PROTOCOL 10: keys are cloned before and dropped after the registry's lock, and hashed outside it.
+// Keys are cloned before and dropped after the registry's lock, and hashed outside it.
 struct BusyKey {
     name: Box<str>,
     hub: Arc<Mutex<Option<Hub<Self, u64>>>>,
@@ -398,6 +398,84 @@ fn key_may_use_the_hub_from_its_hash_clone_and_drop() {
         hub.shutdown(CloseReason::Shutdown);
         drop((subs, publisher));
         inner.lock().expect("not poisoned").take();
+    });
+}
+
+/// A key that publishes its name to the key `obituaries` when it is dropped.
+struct LoudKey {
+    name: Box<str>,
+    publisher: Arc<Mutex<Option<SharedPublisher<Self, u64>>>>,
+}
+
+impl PartialEq for LoudKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for LoudKey {}
+
+impl Hash for LoudKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl Clone for LoudKey {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), publisher: Arc::clone(&self.publisher) }
+    }
+}
+
+impl Drop for LoudKey {
+    fn drop(&mut self) {
+        let publisher = self.publisher.lock().expect("not poisoned").clone();
+        if let (Some(publisher), Ok(number)) = (publisher, self.name.parse()) {
+            publisher.publish_owned(Self { name: "obituaries".into(), publisher: Arc::default() }, number);
+        }
+    }
+}
+
+// Found in this crate: the byte budget's list held the last reference to topics that were long gone, and dropped them, and so their
+// keys, behind the publisher's mutex.
+#[test]
+fn key_may_publish_from_its_drop_when_the_byte_budget_lets_go_of_its_topic() {
+    within_limit(|| {
+        const KEYS: u64 = 1_000;
+        // Without tombstones nobody else holds a topic that is gone.
+        let builder = Builder::<LoudKey, u64>::new().retain_events(1_000_000).retain_total_bytes(64 << 10).max_tombstones(0);
+        let (publisher, hub) = builder.build();
+        let publisher = publisher.shared();
+        let reach = Arc::new(Mutex::new(Some(publisher.clone())));
+        let key = |number: u64| LoudKey { name: number.to_string().into(), publisher: Arc::clone(&reach) };
+        let mut obituaries = hub.subscribe(&LoudKey { name: "obituaries".into(), publisher: Arc::default() });
+        let mut dropped = vec![0_usize; usize::try_from(KEYS + 1).expect("small")];
+        let mut note = || {
+            while let Ok(received) = obituaries.try_recv() {
+                if let keywake::Received::Event(event) = received {
+                    dropped[usize::try_from(*event).expect("small")] += 1;
+                }
+            }
+        };
+        let busy = key(KEYS);
+        let _reader = hub.subscribe(&busy);
+        for number in 0..KEYS {
+            let reader = hub.subscribe(&key(number));
+            publisher.publish_owned(key(number), number);
+            drop(reader);
+            note();
+            // The budget is used up from time to time, with some topics that are gone before those that hold something.
+            for value in 0..if number % 100 == 99 { 10_000 } else { 0 } {
+                publisher.publish_owned(busy.clone(), value);
+                note();
+            }
+        }
+        let gone = hub.stats();
+        assert_eq!((gone.topics, gone.readers, gone.tombstones), (2, 2, 0));
+        reach.lock().expect("not poisoned").take();
+        // The test itself drops two of each, and most topics are gone for good.
+        let let_go = dropped.iter().filter(|drops| **drops >= 3).count();
+        assert!(let_go > 500, "the keys of {let_go} topics were dropped");
     });
 }
 

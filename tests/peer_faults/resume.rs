@@ -61,7 +61,7 @@ fn sole_reader_that_comes_back_resumes() {
     }
 }
 
-// The same with events meanwhile: kept idle they come, else their loss is told. (PROTOCOL 1: this was a silent hole.)
+// The same with events meanwhile: kept idle they come, else their loss is told. (In a first draft this was a silent hole.)
 #[test]
 fn sole_reader_that_comes_back_late_gets_the_events_or_is_told() {
     for idle in [Duration::ZERO, Duration::from_secs(3_600)] {

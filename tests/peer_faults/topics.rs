@@ -112,7 +112,7 @@ fn close_of_one_key_ends_no_reader_of_another() {
     }
 }
 
-// consul 1.3: the writer publishes to a topic it knows of; many newborns at once must all become known to it.
+// consul: the writer publishes to a topic it knows of; many newborns at once must all become known to it.
 #[test]
 fn every_one_of_many_newborn_topics_gets_its_events() {
     let (mut publisher, hub) = hub::<u64, u64>();
@@ -193,7 +193,7 @@ fn idle_time_starts_anew_with_every_reader() {
     assert_eq!(hub.topics(), 0);
 }
 
-// consul 1.3 "stale timer evicts by key": an old expiry must not remove the key's new topic.
+// consul, "stale timer evicts by key": an old expiry must not remove the key's new topic.
 #[test]
 fn old_expiry_does_not_remove_a_new_topic_of_the_same_key() {
     let (mut publisher, hub) = Builder::<String, u64>::new().keep_idle(Duration::from_secs(10)).build();

@@ -100,7 +100,7 @@ fn publish_before_the_first_poll_is_not_missed() {
     assert!(recv.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
-// Our own promise (PROTOCOL 7): a reader that took the event by itself is not woken for it later.
+// Our own promise: a reader that took the event by itself is not woken for it later.
 #[test]
 fn reader_that_saw_the_event_by_itself_is_not_woken_for_it() {
     let (mut publisher, hub) = hub::<String, u64>();
