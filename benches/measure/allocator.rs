@@ -30,7 +30,8 @@ fn count(taken: usize, given_back: usize) {
     // Relaxed: a count.
     if COUNTS.load(Ordering::Relaxed) {
         // Relaxed: a count.
-        LIVE.fetch_add(taken.cast_signed() - given_back.cast_signed(), Ordering::Relaxed);
+        let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
+        LIVE.fetch_add(signed(taken) - signed(given_back), Ordering::Relaxed);
     }
 }
 
