@@ -384,7 +384,7 @@ fn all_readers_get_the_same_reason_from_two_shutdowns_at_once() {
                 move || closing.shutdown(CloseReason::Other("first".into())),
                 move || {
                     hub.shutdown(CloseReason::Other("second".into()));
-                    // Both are through with every key, or this one is.
+                    // It is through with every key, whichever of the two gave the reason.
                     let reason_of =
                         |mut sub: Subscription<u64, u64>| sub.recv_blocking().expect_err("nothing is published").reason().clone();
                     let first = reason_of(hub.subscribe(&1_000));
