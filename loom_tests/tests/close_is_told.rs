@@ -116,7 +116,7 @@ fn shutdown_against_publish_against_recv() {
         let sleeper = Sleeper::new(hub.subscribe(&KEY));
         let (closing, event) = (hub.clone(), payloads.make(1));
         let (mut sleeper, (), (mut publisher, published)) = race3(
-            move || sleeper.polled(2),
+            move || sleeper.polled(1),
             move || closing.shutdown(CloseReason::Shutdown),
             move || {
                 let published = publisher.publish(&KEY, event);

@@ -19,6 +19,7 @@ fn awake(hub: &Hub<u8, Payload>, number: usize) -> Vec<Subscription<u8, Payload>
     let one = |_| {
         let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
         assert!(sleeper.poll_and_cancel().is_pending(), "there is nothing yet");
+        assert_eq!(sleeper.alarm.copies(), 0, "a cancelled wait leaves no waker");
         sleeper.reader
     };
     (0..number).map(one).collect()
@@ -73,12 +74,13 @@ fn one_reader_against_two_fan_outs_at_once() {
         let payloads = Payloads::new();
         let (publisher, hub) = builder().build();
         let publisher = publisher.shared();
-        let sleeper = Sleeper::new(hub.subscribe(&KEY));
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        assert!(sleeper.poll().is_pending(), "nothing yet");
         let publish = |id| {
             let (publisher, event) = (publisher.clone(), payloads.make(id));
             move || publisher.publish(&KEY, event)
         };
-        // In this order two preemptions are enough for the second to come between the first's steps.
+        // The first finds it parked at the first event; it parks anew while that fan-out is at work, and the second comes between.
         let (first, mut sleeper, second) = race3(publish(1), move || sleeper.polled(2), publish(2));
         assert_eq!(first.seq + second.seq, 3, "two numbers");
         judge(&mut [&mut sleeper], &[1, 2], &hub);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use keywake::{GapCause, Hub, Position, SnapshotFailed, Subscription};
-use loom_tests::{Alarm, KEY, Payload, Payloads, Told, atomic::AtomicU64, builder, model, race, race3};
+use loom_tests::{Alarm, KEY, Payload, Payloads, Told, atomic::AtomicU64, builder, model, race};
 
 type Outcome = Result<Subscription<u8, Payload>, SnapshotFailed>;
 type Items = Result<([Payload; 1], Position), std::io::Error>;
@@ -136,12 +136,11 @@ fn two_share_a_run_against_publish() {
         };
         let (one, two) = (seeker(), seeker());
         let event = payloads.make(1);
-        let (one, two, publisher) = race3(
+        let (one, (two, publisher)) = race(
             move || one.polled(1),
-            move || two.polled(1),
             move || {
                 publisher.publish(&KEY, event);
-                publisher
+                (two.polled(1), publisher)
             },
         );
         for outcome in [one.judge(), two.judge()] {
