@@ -436,7 +436,8 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
 
     /// The highest position up to which this reader provably missed nothing: of the last event received or loss told while more is
     /// unread, the hub's published position once all is read. It moves without events, so that a quiet reader does not carry an old
-    /// number; [`Start::After`](crate::Start::After) it is exact. While a gap that the subscription began with is still to be received, it
+    /// number; [`Start::After`](crate::Start::After) it is exact. Before the first receive, with something unread, it is that of the key's
+    /// last event before the subscription. While a gap that the subscription began with is still to be received, it
     /// is the position that it began with; until the end of a snapshot was received, it is before everything.
     ///
     /// # Examples
