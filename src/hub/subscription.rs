@@ -672,7 +672,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         }
         self.reader.tag &= !Parking::PARKED;
         if let Some(slot) = parking.slot() {
-            self.topic().slots.unpark(slot);
+            self.topic().slots.take(slot);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A topic: a key, its events, its readers' slots. Also what is left of it when it is gone.
 
-use std::{fmt, ptr};
+use std::{fmt, ptr, task::Waker};
 
 use crate::{
     CloseReason,
@@ -18,7 +18,7 @@ pub(crate) struct Topic<K, T> {
     key: K,
     pub(crate) desk: Desk,
     pub(crate) chain: Chain<T>,
-    pub(crate) slots: Slots,
+    pub(crate) slots: Slots<Waker>,
     hash: u64,
     pub(crate) unkept: Unkept,
     /// Set once, before CLOSED; null until then.

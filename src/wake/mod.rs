@@ -20,6 +20,7 @@
 //!   the word if it sees the bit set: then the fan-out that takes the bit off has yet to come to the reader's row, or has been there
 //!   before the reader, who then sees the new count.
 
+mod lane;
 mod row;
 mod slots;
 

@@ -1,22 +1,52 @@
-//! A row of parking slots: one word of bits for up to 32 readers, and a cell with a waker for each.
+//! A row of parking slots: one word of bits for up to 32 readers, and a cell for each.
 
-use std::{any::Any, mem::MaybeUninit, panic, task::Waker};
+use std::{any::Any, mem::MaybeUninit, panic};
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
 /// Slots of a full row. Two in models: more would only add interleavings of the same kind.
 pub(super) const WIDTH: usize = if cfg!(keywake_loom) { 2 } else { 32 };
 
-/// A cell for a waker. Who may touch it is W1.
-pub(super) type Cell = UnsafeCell<MaybeUninit<Waker>>;
+/// What lies in a slot: a waker, or something that acts as one.
+///
+/// # Safety
+/// `is_same` may be called with a `self` that is a bitwise copy of one that was woken and dropped meanwhile: it must compare addresses,
+/// and follow none of them.
+pub(crate) unsafe trait Parked: Clone {
+    /// Whether waking this one would do for `other`.
+    fn is_same(&self, other: &Self) -> bool;
+    /// Asks to be polled again, since another one is just being woken in this one's place. User code may run.
+    fn again(&self);
+    /// Wakes. User code may run.
+    fn wake(self);
+}
+
+/// A cell for what is parked. Who may touch it is W1.
+pub(super) type Cell<P> = UnsafeCell<MaybeUninit<P>>;
 
 /// A borrowed row: `bits` holds P(arked) of slot i at bit i and H(eld) at bit 32 + i.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a> {
+#[derive(Debug)]
+pub(super) struct Row<'a, P> {
     pub(super) bits: &'a AtomicU64,
     /// The count that the slot's reader had seen when it parked, cut to 32 bits.
     pub(super) seen: &'a [AtomicU32],
-    pub(super) cells: &'a [Cell],
+    pub(super) cells: &'a [Cell<P>],
+}
+
+impl<P> Clone for Row<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Row<'_, P> {}
+
+/// Whom a fan-out wakes: those who have not seen `count`, or everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) count: u64,
+    /// Everybody: the topic is closed.
+    pub(crate) all: bool,
 }
 
 const fn parked(slot: usize) -> u64 {
@@ -27,9 +57,9 @@ const fn held(slot: usize) -> u64 {
     1 << (slot + 32)
 }
 
-/// What putting a waker into a slot came to.
+/// What putting something into a slot came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Put {
+pub(crate) enum Put {
     /// It lies there; the caller has still to look whether an event came meanwhile.
     Parked,
     /// A fan-out is at the slot: a wake is on its way, and the reader may sleep.
@@ -46,14 +76,14 @@ pub(crate) struct Woken {
     /// The payload of the first waker that panicked; the others were woken all the same.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
     /// Somebody stays parked, having seen all.
-    pub(super) left: bool,
+    pub(crate) left: bool,
 }
 
 impl Woken {
-    fn wake(&mut self, waker: Waker) {
+    fn wake(&mut self, parked: impl Parked) {
         self.wakes += 1;
         // A waker is user code: its panic must not cost the others their wake.
-        if let Err(payload) = panic::catch_unwind(panic::AssertUnwindSafe(|| waker.wake())) {
+        if let Err(payload) = panic::catch_unwind(panic::AssertUnwindSafe(|| parked.wake())) {
             self.panic.get_or_insert(payload);
         }
     }
@@ -65,7 +95,7 @@ impl std::fmt::Debug for Woken {
     }
 }
 
-impl Row<'_> {
+impl<P: Parked> Row<'_, P> {
     fn parked_mask(self) -> u64 {
         (1 << self.cells.len()) - 1
     }
@@ -80,8 +110,8 @@ impl Row<'_> {
         ahead > 0
     }
 
-    /// Lays a waker into a slot. The slot is the caller's.
-    pub(super) fn put(self, slot: usize, count: u64, waker: &Waker) -> Put {
+    /// Lays `new` into a slot. The slot is the caller's.
+    pub(super) fn put(self, slot: usize, count: u64, new: &P) -> Put {
         // Acquire (pairs with `release`): a cell whose H is off is no longer read.
         let mut bits = self.bits.load(Ordering::Acquire);
         if bits & parked(slot) != 0 {
@@ -91,86 +121,95 @@ impl Row<'_> {
         if bits & held(slot) != 0 {
             // A re-poll while a fan-out has the cell. The same waker is about to be woken. A new one must be asked for again, and is
             // by itself: waiting for the cell would be waiting for the writer's time slice.
-            if !self.holds(slot, waker) {
-                waker.wake_by_ref();
+            if !self.holds(slot, new) {
+                new.again();
             }
             return Put::Coming;
         }
-        let waker = waker.clone();
+        let new = new.clone();
         self.cells[slot].with_mut(|cell| {
             // SAFETY: W1: neither P nor H, so the cell is the slot owner's, and empty.
-            unsafe { (*cell).write(waker) };
+            unsafe { (*cell).write(new) };
         });
         #[expect(clippy::cast_possible_truncation, reason = "arithmetic modulo 2^32")]
         // Relaxed: released by P below.
         self.seen[slot].store(count as u32, Ordering::Relaxed);
         // AcqRel (pairs with `hold_behind`): if its exchange comes first, we see the count that made it come; if we
-        // come first, it sees us and the waker.
+        // come first, it sees us and what we laid down.
         self.bits.fetch_or(parked(slot), Ordering::AcqRel);
         Put::Parked
     }
 
-    /// Takes a waker out again, if it is still there, and drops it. The answer is the bits after.
+    /// Takes out again what lies in a slot, if it is still there, and drops it. The answer is the bits after.
     pub(super) fn take(self, slot: usize) -> u64 {
         // AcqRel (pairs with `hold_behind` and `release`): whoever of the two takes P off has the cell; a fan-out that took it before is done with
         // what it did before releasing H, or H still shows.
         let bits = self.bits.fetch_and(!parked(slot), Ordering::AcqRel);
         if bits & parked(slot) != 0 {
-            let waker = self.cells[slot].with(|cell| {
+            let old = self.cells[slot].with(|cell| {
                 // SAFETY: W1: P was set and we took it off, so the cell is full and ours.
-                unsafe { cell.cast::<Waker>().read() }
+                unsafe { cell.cast::<P>().read() }
             });
-            drop(waker);
+            drop(old);
         }
         bits & !parked(slot)
     }
 
-    /// Whether the waker in a held cell would wake the same task.
-    fn holds(self, slot: usize, waker: &Waker) -> bool {
+    /// Whether waking what lies in a held cell does for `new`.
+    fn holds(self, slot: usize, new: &P) -> bool {
         self.cells[slot].with(|cell| {
-            // SAFETY: W1: H showed, so the cell holds the bytes of the waker last put there, and nobody writes them until the slot's owner,
-            // who is us, puts in another. The waker itself may be woken and gone by now: the copy is neither dropped nor used but for a
-            // comparison of its two words.
-            let copy = std::mem::ManuallyDrop::new(unsafe { cell.cast::<Waker>().read() });
-            copy.will_wake(waker)
+            // SAFETY: W1: H showed, so the cell holds the bytes of what was last put there, and nobody writes them until the slot's owner,
+            // who is us, puts in another. It may itself be woken and gone by now: the copy is neither dropped nor used but for what
+            // `Parked` promises to do without following it.
+            let copy = std::mem::ManuallyDrop::new(unsafe { cell.cast::<P>().read() });
+            copy.is_same(new)
         })
     }
 
-    /// Wakes every parked reader that has not seen `count`; with `all` every parked reader (the topic is closed).
-    pub(super) fn wake_behind(self, count: u64, all: bool, woken: &mut Woken) {
-        let Some(taken) = self.hold_behind(count, all, woken) else { return };
-        if taken.is_power_of_two() {
+    /// Wakes parked readers that `target` is for, at most `budget` of them, which is counted down. False: there are more of them,
+    /// and they stay parked.
+    pub(super) fn wake_behind(self, target: Target, budget: &mut usize, woken: &mut Woken) -> bool {
+        let held = self.hold_behind(target, *budget, woken);
+        let taken = held.taken;
+        if taken != 0 && taken & (taken - 1) == 0 {
             // One: no list.
-            let waker = self.look_again(taken.trailing_zeros() as usize, count, all, woken);
-            self.release(taken, if waker.is_none() { taken } else { 0 }, woken);
-            if let Some(waker) = waker {
-                woken.wake(waker);
+            let found = self.look_again(taken.trailing_zeros() as usize, target, woken);
+            self.release(taken, if found.is_none() { taken } else { 0 }, woken);
+            if let Some(found) = found {
+                *budget -= 1;
+                woken.wake(found);
             }
-            return;
+        } else if taken != 0 {
+            self.wake_several(taken, target, budget, woken);
         }
-        let mut batch = Batch { wakers: [const { MaybeUninit::uninit() }; WIDTH], at: 0, number: 0, woken };
+        held.is_all
+    }
+
+    fn wake_several(self, taken: u64, target: Target, budget: &mut usize, woken: &mut Woken) {
+        let mut batch = Batch { parked: [const { MaybeUninit::uninit() }; WIDTH], at: 0, number: 0, woken };
         let mut back = 0;
         for slot in slots_of(taken) {
-            match self.look_again(slot, count, all, batch.woken) {
-                Some(waker) => batch.push(waker),
+            match self.look_again(slot, target, batch.woken) {
+                Some(found) => batch.push(found),
                 None => back |= parked(slot),
             }
         }
+        *budget -= batch.number;
         self.release(taken, back, batch.woken);
         batch.run();
     }
 
-    /// Takes the waker out of a held slot. `None`: between our look and our taking it, its reader took the waker back and parked anew,
+    /// Takes out what lies in a held slot. `None`: between our look and our taking it, its reader took it back and parked anew,
     /// having seen all, so that the bits look the same; it stays parked.
-    fn look_again(self, slot: usize, count: u64, all: bool, woken: &mut Woken) -> Option<Waker> {
-        if !all && !self.is_behind(slot, count) {
+    fn look_again(self, slot: usize, target: Target, woken: &mut Woken) -> Option<P> {
+        if !target.all && !self.is_behind(slot, target.count) {
             return None;
         }
         // What the statistics call an empty wake, asked independently of the decision above.
-        woken.empty += u64::from(!all && !self.is_behind(slot, count));
+        woken.empty += u64::from(!target.all && !self.is_behind(slot, target.count));
         Some(self.cells[slot].with(|cell| {
             // SAFETY: W1: we turned P into H, so the cell is full, and only read until H is off.
-            unsafe { cell.cast::<Waker>().read() }
+            unsafe { cell.cast::<P>().read() }
         }))
     }
 
@@ -182,37 +221,50 @@ impl Row<'_> {
         woken.left |= back != 0;
     }
 
-    /// Turns P into H for all that are behind. `None`: nobody is.
-    fn hold_behind(self, count: u64, all: bool, woken: &mut Woken) -> Option<u64> {
+    /// Turns P into H for all that are behind, up to `budget`.
+    fn hold_behind(self, target: Target, budget: usize, woken: &mut Woken) -> Held {
         // Acquire (pairs with `put`): `seen` of those whose P shows is visible.
         let mut bits = self.bits.load(Ordering::Acquire);
         loop {
-            let mut taken = 0;
+            let mut behind = 0;
             for slot in slots_of(bits & self.parked_mask()) {
-                if all || self.is_behind(slot, count) {
-                    taken |= parked(slot);
+                if target.all || self.is_behind(slot, target.count) {
+                    behind |= parked(slot);
                 }
             }
+            let taken = if budget >= WIDTH { behind } else { lowest(behind, budget) };
             // The same exchange where nothing is taken: a read-modify-write, so that a parker that comes after it sees the count that
             // made us come; with a load alone, both could miss each other.
             let next = (bits & !taken) | (taken << 32);
-            // AcqRel (pairs with `put`): the wakers are visible; see there. Failure Acquire: `seen` of a newcomer is visible.
+            // AcqRel (pairs with `put`): what was laid down is visible; see there. Failure Acquire: `seen` of a newcomer is visible.
             match self.bits.compare_exchange_weak(bits, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    woken.left |= next & self.parked_mask() != 0;
-                    return (taken != 0).then_some(taken);
+                    woken.left |= bits & self.parked_mask() & !behind != 0;
+                    return Held { taken, is_all: taken == behind };
                 }
                 Err(current) => bits = current,
             }
         }
     }
 
-    /// Drops the wakers that still lie here. The caller is the row's last user.
+    /// Drops what still lies here. The caller is the row's last user.
     pub(super) fn clear(self) {
         for slot in 0..self.cells.len() {
             self.take(slot);
         }
     }
+}
+
+/// What `hold_behind` turned into H.
+struct Held {
+    taken: u64,
+    /// Nobody is behind but these.
+    is_all: bool,
+}
+
+/// The lowest `number` of these bits.
+fn lowest(bits: u64, number: usize) -> u64 {
+    slots_of(bits).take(number).fold(0, |lowest, slot| lowest | parked(slot))
 }
 
 fn slots_of(mut bits: u64) -> impl Iterator<Item = usize> {
@@ -226,17 +278,17 @@ fn slots_of(mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Wakers taken out of their cells. Each is woken, whatever the others do.
-struct Batch<'a> {
-    wakers: [MaybeUninit<Waker>; WIDTH],
+/// What was taken out of its cells. Each is woken, whatever the others do.
+struct Batch<'a, P> {
+    parked: [MaybeUninit<P>; WIDTH],
     at: usize,
     number: usize,
     woken: &'a mut Woken,
 }
 
-impl Batch<'_> {
-    fn push(&mut self, waker: Waker) {
-        self.wakers[self.number].write(waker);
+impl<P: Parked> Batch<'_, P> {
+    fn push(&mut self, parked: P) {
+        self.parked[self.number].write(parked);
         self.number += 1;
     }
 
@@ -244,9 +296,21 @@ impl Batch<'_> {
         while self.at < self.number {
             let at = self.at;
             self.at += 1;
-            // SAFETY: W2: the first `number` are wakers taken out of their cells, and each is read once, since `at` moves on.
-            let waker = unsafe { self.wakers[at].assume_init_read() };
-            self.woken.wake(waker);
+            // SAFETY: W2: the first `number` were taken out of their cells, and each is read once, since `at` moves on.
+            let parked = unsafe { self.parked[at].assume_init_read() };
+            self.woken.wake(parked);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_bits_are_as_many_as_asked_for() {
+        assert_eq!([0, 1, 2, 3, 4].map(|number| lowest(0b1_0110, number)), [0, 0b10, 0b110, 0b1_0110, 0b1_0110]);
+        assert_eq!(lowest(0xffff_ffff, 31), 0x7fff_ffff);
+        assert_eq!(lowest(0, usize::MAX), 0);
     }
 }

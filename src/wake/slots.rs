@@ -1,45 +1,44 @@
 //! The parking slots of one topic: the first inline, the others in rows made as they are needed.
 
-use std::{fmt, mem::MaybeUninit, ptr, task::Waker};
+use std::{fmt, mem::MaybeUninit, ptr};
 
-use super::row::{Cell, Put, Row, WIDTH, Woken};
-use crate::{
-    buffer::word::{State, Word},
-    sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering, UnsafeCell},
-};
+use super::row::{Cell, Parked, Put, Row, Target, WIDTH, Woken};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering, UnsafeCell};
 
 /// Rows of a group, which has one summary word. Two in models.
 const GROUP: usize = if cfg!(keywake_loom) { 2 } else { 64 };
 /// Segments of groups, each twice as long as the one before: room for 2^18 groups of 2,048 slots, which is 2^29 slots.
 const SEGMENTS: usize = 19;
+/// Rows that no summary tells of: the seat, and the first one of the others.
+const BEFORE: u32 = 2;
 
 /// The first slot, in the topic itself: most keys have one reader.
-struct Seat {
+struct Seat<P> {
     bits: AtomicU64,
     seen: [AtomicU32; 1],
-    cell: [Cell; 1],
+    cell: [Cell<P>; 1],
 }
 
 /// Bit of the seat's word that says whose it is: somebody's. (P and H of the one slot are bits 0 and 32.)
 const TAKEN: u64 = 1 << 1;
 
-impl Seat {
-    fn row(&self) -> Row<'_> {
+impl<P: Parked> Seat<P> {
+    fn row(&self) -> Row<'_, P> {
         Row { bits: &self.bits, seen: &self.seen, cells: &self.cell }
     }
 }
 
-struct RowBox {
+struct RowBox<P: Parked> {
     bits: AtomicU64,
     seen: [AtomicU32; WIDTH],
-    cells: [Cell; WIDTH],
+    cells: [Cell<P>; WIDTH],
 }
 
-fn empty_cell() -> Cell {
+fn empty_cell<P>() -> Cell<P> {
     UnsafeCell::new(MaybeUninit::uninit())
 }
 
-impl RowBox {
+impl<P: Parked> RowBox<P> {
     fn new() -> Self {
         Self {
             bits: AtomicU64::new(0),
@@ -48,30 +47,30 @@ impl RowBox {
         }
     }
 
-    fn row(&self) -> Row<'_> {
+    fn row(&self) -> Row<'_, P> {
         Row { bits: &self.bits, seen: &self.seen, cells: &self.cells }
     }
 }
 
-impl Drop for RowBox {
+impl<P: Parked> Drop for RowBox<P> {
     fn drop(&mut self) {
         self.row().clear();
     }
 }
 
 /// Rows with one word that says in which of them somebody may be parked.
-struct Group {
+struct Group<P: Parked> {
     summary: AtomicU64,
-    rows: [AtomicPtr<RowBox>; GROUP],
+    rows: [AtomicPtr<RowBox<P>>; GROUP],
 }
 
-impl Group {
+impl<P: Parked> Group<P> {
     fn new() -> Self {
         Self { summary: AtomicU64::new(0), rows: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
     }
 }
 
-impl Drop for Group {
+impl<P: Parked> Drop for Group<P> {
     fn drop(&mut self) {
         for row in &self.rows {
             // Acquire (pairs with `publish_once`): the row's contents are visible to us, who drop it.
@@ -85,13 +84,13 @@ impl Drop for Group {
 }
 
 /// All slots but the first.
-struct Rest {
-    first: RowBox,
-    segments: [AtomicPtr<Box<[Group]>>; SEGMENTS],
+struct Rest<P: Parked> {
+    first: RowBox<P>,
+    segments: [AtomicPtr<Box<[Group<P>]>>; SEGMENTS],
     free: Mutex<FreeList>,
 }
 
-impl Drop for Rest {
+impl<P: Parked> Drop for Rest<P> {
     fn drop(&mut self) {
         for segment in &self.segments {
             // Acquire (pairs with `publish_once`): the segment's contents are visible to us, who drop it.
@@ -155,20 +154,24 @@ impl SlotId {
 }
 
 /// A group, and the index of a row in it.
-type InGroup<'a> = (&'a Group, usize);
+type InGroup<'a, P> = (&'a Group<P>, usize);
+
+/// Where a pass goes on: at this row, the seat being 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place(u32);
 
 /// See the module.
-pub(crate) struct Slots {
-    seat: Seat,
-    rest: AtomicPtr<Rest>,
+pub(crate) struct Slots<P: Parked> {
+    seat: Seat<P>,
+    rest: AtomicPtr<Rest<P>>,
 }
 
-// SAFETY: W1: cells are handed from reader to fan-out and back by the bits; the wakers in them are `Send + Sync`.
-unsafe impl Send for Slots {}
+// SAFETY: W1: cells are handed from reader to fan-out and back by the bits; what lies in them is `Send + Sync`.
+unsafe impl<P: Parked + Send + Sync> Send for Slots<P> {}
 // SAFETY: W1 and W3: a cell is touched by whom the bits say, rows are found by an acquiring load; the rest is atomic or locked.
-unsafe impl Sync for Slots {}
+unsafe impl<P: Parked + Send + Sync> Sync for Slots<P> {}
 
-impl Slots {
+impl<P: Parked> Slots<P> {
     pub(crate) fn new() -> Self {
         Self {
             seat: Seat { bits: AtomicU64::new(0), seen: [AtomicU32::new(0)], cell: [empty_cell()] },
@@ -195,7 +198,7 @@ impl Slots {
         SlotId(number.unwrap_or_else(|_| std::process::abort()))
     }
 
-    /// Takes a slot back, out of which the waker was taken.
+    /// Takes a slot back, out of which was taken what lay there.
     pub(crate) fn return_slot(&self, id: SlotId) {
         if id.0 == 0 {
             // Release (pairs with `take_slot`): the next owner comes after all we did.
@@ -208,14 +211,14 @@ impl Slots {
         }
     }
 
-    fn rest(&self) -> Option<&Rest> {
+    fn rest(&self) -> Option<&Rest<P>> {
         // Acquire (pairs with `publish_once`): its contents are visible.
         let rest = self.rest.load(Ordering::Acquire);
         // SAFETY: W3: once published it lives as long as `self`.
         unsafe { rest.as_ref() }
     }
 
-    fn rest_or_make(&self) -> &Rest {
+    fn rest_or_make(&self) -> &Rest<P> {
         publish_once(&self.rest, || Rest {
             first: RowBox::new(),
             segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
@@ -223,41 +226,31 @@ impl Slots {
         })
     }
 
-    /// Parks a reader that has seen `count` events. False: something came meanwhile, and it is not parked.
+    /// Lays `parked` of a reader that has seen `count` events into its slot, and mentions it in the summary. Does not know the topic's
+    /// word: the rest of P1 is the caller's.
     ///
-    /// `first` says that this is the first time in this slot: it then tells of itself by read-modify-writes, so that a fan-out
+    /// `first` says that this is the first time in this slot: it then tells of itself by a read-modify-write, so that a fan-out
     /// that finds it told has also seen the row that the slot lies in.
-    pub(crate) fn park(&self, id: SlotId, first: bool, word: &Word, count: u64, waker: &Waker) -> bool {
-        let Some((row, slot, group)) = self.find(id) else { return false };
-        if row.put(slot, count, waker) == Put::Coming {
-            return true;
-        }
-        if let Some((group, index)) = group {
+    #[inline]
+    pub(crate) fn put(&self, id: SlotId, first: bool, count: u64, parked: &P) -> Put {
+        let Some((row, slot, group)) = self.find(id) else { unreachable!("a slot that was given out has a row") };
+        let put = row.put(slot, count, parked);
+        if let (Put::Parked, Some((group, index))) = (put, group) {
             group.mention(index, first);
         }
-        let has_come = |state: State| state.count() != count || state.is_closed();
-        let mut state = word.observe();
-        // A PARKED that is still set with the count still the same is as good as our own: the fan-out that takes it off has yet to
-        // come, and its read-modify-write on our row comes after ours (P1). It must be told anew for a row it may not know.
-        if first || (!state.has_parked() && !has_come(state)) {
-            state = word.mark_parked();
-        }
-        if has_come(state) {
-            row.take(slot);
-            return false;
-        }
-        true
+        put
     }
 
-    /// Takes a reader's waker out, if it is there.
-    pub(crate) fn unpark(&self, id: SlotId) {
+    /// Takes out of a slot what lies there, if it still does.
+    #[inline]
+    pub(crate) fn take(&self, id: SlotId) {
         if let Some((row, slot, _)) = self.find(id) {
             row.take(slot);
         }
     }
 
     #[inline]
-    fn find(&self, id: SlotId) -> Option<(Row<'_>, usize, Option<InGroup<'_>>)> {
+    fn find(&self, id: SlotId) -> Option<(Row<'_, P>, usize, Option<InGroup<'_, P>>)> {
         if id.0 == 0 {
             return Some((self.seat.row(), 0, None));
         }
@@ -275,34 +268,28 @@ impl Slots {
         Some((row.row(), slot, Some((group, index))))
     }
 
-    /// Wakes every reader that was parked before and has something to read; once the topic is closed, every parked reader.
+    /// Wakes parked readers that `target` is for, from `place` on, and exactly as many as `budget` allows. True: the pass is through, and
+    /// `place` at the beginning. False: there are more of them; they stay parked, and the summaries tell of them.
     ///
     /// Any number of these may run at once: a slot is woken by the one that turns its P into H. No lock is held.
-    #[cold]
-    pub(crate) fn fan_out(&self, word: &Word) -> Woken {
-        let mut woken = Woken::default();
-        loop {
-            let state = word.take_parked();
-            let (count, all) = (state.count(), state.is_closed());
-            woken.left = false;
-            self.seat.row().wake_behind(count, all, &mut woken);
-            if let Some(rest) = self.rest() {
-                rest.first.row().wake_behind(count, all, &mut woken);
-                rest.wake_groups(count, all, &mut woken);
+    #[inline]
+    pub(crate) fn wake_behind(&self, target: Target, place: &mut Place, budget: usize, woken: &mut Woken) -> bool {
+        let mut budget = budget;
+        if place.0 == 0 {
+            if !self.seat.row().wake_behind(target, &mut budget, woken) {
+                return false;
             }
-            if !woken.left {
-                return woken;
-            }
-            // Those who have seen all stay parked, and PARKED must say so. If an event came since, it may not have seen PARKED.
-            let now = word.mark_parked();
-            if now.count() == count && now.is_closed() == all {
-                return woken;
-            }
+            place.0 = 1;
         }
+        let is_through = self.rest().is_none_or(|rest| rest.wake_behind(target, place, &mut budget, woken));
+        if is_through {
+            *place = Place::default();
+        }
+        is_through
     }
 }
 
-impl Rest {
+impl<P: Parked> Rest<P> {
     /// The segment that group `group` is in, and its index there: segments hold 1, 1, 2, 4, 8, ... groups.
     fn segment_of(group: usize) -> (usize, usize) {
         match group {
@@ -311,7 +298,7 @@ impl Rest {
         }
     }
 
-    fn segment(&self, segment: usize) -> Option<&[Group]> {
+    fn segment(&self, segment: usize) -> Option<&[Group<P>]> {
         // Acquire (pairs with `publish_once`): its contents are visible.
         let groups = self.segments.get(segment)?.load(Ordering::Acquire);
         // SAFETY: W3: once published it lives as long as `self`.
@@ -319,7 +306,7 @@ impl Rest {
     }
 
     /// The group of a row behind the first one, and the row's index in it.
-    fn group(&self, row: usize) -> Option<InGroup<'_>> {
+    fn group(&self, row: usize) -> Option<InGroup<'_, P>> {
         let (segment, index) = Self::segment_of(row / GROUP);
         Some((&self.segment(segment)?[index], row % GROUP))
     }
@@ -329,21 +316,36 @@ impl Rest {
         let length = if segment == 0 { 1 } else { 1 << (segment - 1) };
         // Beyond the last segment there are 2^29 tasks that wait for one key; 40 GB of them come first.
         let Some(place) = self.segments.get(segment) else { std::process::abort() };
-        let groups = publish_once(place, || (0..length).map(|_| Group::new()).collect::<Box<[Group]>>());
+        let groups = publish_once(place, || (0..length).map(|_| Group::new()).collect::<Box<[Group<P>]>>());
         publish_once(&groups[index].rows[row % GROUP], RowBox::new);
     }
 
-    fn wake_groups(&self, count: u64, all: bool, woken: &mut Woken) {
-        for segment in 0..SEGMENTS {
-            let Some(groups) = self.segment(segment) else { return };
-            for group in groups {
-                group.wake_behind(count, all, woken);
+    fn wake_behind(&self, target: Target, place: &mut Place, budget: &mut usize, woken: &mut Woken) -> bool {
+        if place.0 == 1 {
+            if !self.first.row().wake_behind(target, budget, woken) {
+                return false;
+            }
+            place.0 = BEFORE;
+        }
+        let mut row = (place.0 - BEFORE) as usize;
+        loop {
+            let (segment, index) = Self::segment_of(row / GROUP);
+            let Some(groups) = self.segment(segment) else { return true };
+            for group in &groups[index..] {
+                if let Err(stopped) = group.wake_behind(row % GROUP, target, budget, woken) {
+                    // Not cut: a row's number is below that of its slots.
+                    #[expect(clippy::cast_possible_truncation, reason = "there are 2^24 rows")]
+                    let stopped = (row - row % GROUP + stopped) as u32;
+                    place.0 = BEFORE + stopped;
+                    return false;
+                }
+                row += GROUP - row % GROUP;
             }
         }
     }
 }
 
-impl Group {
+impl<P: Parked> Group<P> {
     /// Says that somebody may be parked in row `index`.
     fn mention(&self, index: usize, first: bool) {
         // Acquire (pairs with the swap in `wake_behind`): a bit that is still set has its fan-out yet to come, as PARKED (P1).
@@ -353,24 +355,34 @@ impl Group {
         }
     }
 
-    fn wake_behind(&self, count: u64, all: bool, woken: &mut Woken) {
+    /// From row `from` on. `Err`: it stopped at that row, in which there are more.
+    fn wake_behind(&self, from: usize, target: Target, budget: &mut usize, woken: &mut Woken) -> Result<(), usize> {
         // AcqRel (pairs with `mention`): rows that are mentioned are visible; a read-modify-write even where nothing is set,
         // so that a mention that comes after it sees the count that made us come (P1).
-        let mut summary = self.summary.swap(0, Ordering::AcqRel);
+        let mut summary = self.summary.fetch_and(!(u64::MAX << from), Ordering::AcqRel) & (u64::MAX << from);
         while summary != 0 {
             let index = summary.trailing_zeros() as usize;
-            summary &= summary - 1;
             // Acquire (pairs with `publish_once`): the row's contents are visible.
             let row = self.rows[index].load(Ordering::Acquire);
             // SAFETY: W3: once published it lives as long as the topic.
-            let Some(row) = (unsafe { row.as_ref() }) else { continue };
-            let left_before = std::mem::replace(&mut woken.left, false);
-            row.row().wake_behind(count, all, woken);
-            if woken.left {
-                self.mention(index, true);
+            if let Some(row) = unsafe { row.as_ref() } {
+                let left_before = std::mem::replace(&mut woken.left, false);
+                let is_through = row.row().wake_behind(target, budget, woken);
+                if !is_through {
+                    // The rows that we have not looked at, and this one.
+                    // AcqRel (pairs with the one above): as `mention`.
+                    self.summary.fetch_or(summary, Ordering::AcqRel);
+                } else if woken.left {
+                    self.mention(index, true);
+                }
+                woken.left |= left_before;
+                if !is_through {
+                    return Err(index);
+                }
             }
-            woken.left |= left_before;
+            summary &= summary - 1;
         }
+        Ok(())
     }
 }
 
@@ -394,7 +406,7 @@ fn publish_once<T>(place: &AtomicPtr<T>, make: impl FnOnce() -> T) -> &T {
     unsafe { &*found }
 }
 
-impl Drop for Slots {
+impl<P: Parked> Drop for Slots<P> {
     fn drop(&mut self) {
         self.seat.row().clear();
         // Acquire (pairs with `publish_once`): the contents are visible to us, who drop them.
@@ -406,7 +418,7 @@ impl Drop for Slots {
     }
 }
 
-impl fmt::Debug for Slots {
+impl<P: Parked> fmt::Debug for Slots<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slots").finish_non_exhaustive()
     }
@@ -414,13 +426,15 @@ impl fmt::Debug for Slots {
 
 #[cfg(all(test, not(keywake_loom)))]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     #[test]
     fn segments_double_and_leave_no_hole() {
         let mut next = (0, 0);
         for group in 0..5000 {
-            let (segment, index) = Rest::segment_of(group);
+            let (segment, index) = Rest::<Waker>::segment_of(group);
             if index == 0 && group > 0 {
                 assert_eq!(segment, next.0 + 1);
             } else {
