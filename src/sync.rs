@@ -94,9 +94,30 @@ mod model {
     }
 }
 
-pub(crate) use tally::Tally;
+pub(crate) use tally::{Stamp, Tally};
 mod tally {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    /// A count of the past, cut to 32 bits; as a `Tally` no part of any protocol.
+    #[derive(Debug, Default)]
+    pub(crate) struct Stamp(AtomicU32);
+
+    #[expect(clippy::cast_possible_truncation, reason = "arithmetic modulo 2^32")]
+    impl Stamp {
+        #[inline]
+        pub(crate) fn set(&self, count: u64) {
+            // Relaxed: it orders nothing, and the last of several stays.
+            self.0.store(count as u32, Ordering::Relaxed);
+        }
+
+        /// How long ago it is at `count`; 0 for one to come.
+        #[inline]
+        pub(crate) fn until(&self, count: u64) -> u64 {
+            // Relaxed: it orders nothing.
+            let ago = (count as u32).wrapping_sub(self.0.load(Ordering::Relaxed));
+            if ago > u32::MAX / 2 { 0 } else { u64::from(ago) }
+        }
+    }
 
     /// A number that is read for its own sake: a statistic, a coarse stamp. No protocol rests on it, so it is the real atomic in
     /// models too, where it would only multiply the interleavings.

@@ -35,3 +35,10 @@ pub(crate) fn shut_down(reason: &CloseReason) {
     tracing::debug!(target: "keywake", %reason, "hub shut down");
     let _ = reason;
 }
+
+/// The relay that served all who are bound to none is gone: publishers wake by themselves until another one is polled.
+#[inline]
+pub(crate) fn relay_gone() {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(target: "keywake", "relay gone");
+}

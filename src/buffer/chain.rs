@@ -53,8 +53,8 @@ pub(crate) struct Entrance<T> {
 
 /// What an append did.
 pub(crate) struct Appended {
-    /// Readers may be parked.
-    pub(crate) wake: bool,
+    /// The topic's word before it: who may be parked.
+    pub(crate) before: State,
     /// A block was started for it.
     pub(crate) started: bool,
     /// The count before the first entry of the block that it is in.
@@ -153,11 +153,12 @@ impl<T> Chain<T> {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Appends, in the one writer's hands. `Err` gives the event back: the topic is dead.
+    /// Appends, in the one writer's hands. `Err` gives the event back: the topic is dead. `relayed`: as for `Word::append`.
     #[inline]
     pub(crate) fn append(
         &self,
         incoming: Incoming<T>,
+        relayed: bool,
         limits: &Limits,
         account: &Arc<Account>,
         garbage: &mut Garbage<T>,
@@ -194,11 +195,11 @@ impl<T> Chain<T> {
         }
         // Release (pairs with `last_seq`): whoever reads this seq sees that we are inside.
         self.last.store(seq, Ordering::Release);
-        if let Some(before) = self.word.append(inside) {
+        if let Some(before) = self.word.append(inside, relayed) {
             if started {
                 self.retain(limits, stamp, account, garbage);
             }
-            return Ok(Appended { wake: before.has_parked(), started, base: inside.count() - u64::from(index) });
+            return Ok(Appended { before, started, base: inside.count() - u64::from(index) });
         }
         if weight != 0 {
             self.bytes.sub(weight);

@@ -5,14 +5,19 @@ use crate::sync::{AtomicU64, Ordering};
 /// The word of a topic. Every change is a read-modify-write, so that all changes have one order and none is lost.
 ///
 /// ```text
-///   bits 6..64  count    events appended so far, evicted ones included
+///   bits 10..64 count    events appended so far, evicted ones included
+///   bit 9       RUNNING  the relay has it among those whose tasks it is to wake
+///   bit 8       QUEUED   it stands in the relay's ring
+///   bit 7       ASIDE    somebody may be parked in another lane: a thread, a predicate, a reader bound to a relay
+///   bit 6       SETS     a member of a set may be parked
 ///   bit 5       VACANT   no reader is left and none can come: the buffer may be torn down
 ///   bit 4       SEALED   the tail block is no longer the writer's: the next append starts a new chain
 ///   bit 3       DEAD     nothing may be appended any more
 ///   bit 2       BUSY     the writer is inside `append`
-///   bit 1       PARKED   somebody may be parked
+///   bit 1       PARKED   a task may be parked
 ///   bit 0       CLOSED   readers that have read all are at the end
 /// ```
+/// 54 bits count the events of 57 years at ten million a second.
 #[derive(Debug)]
 pub(crate) struct Word(AtomicU64);
 
@@ -22,7 +27,24 @@ const BUSY: u64 = 1 << 2;
 const DEAD: u64 = 1 << 3;
 const SEALED: u64 = 1 << 4;
 const VACANT: u64 = 1 << 5;
-const COUNT_SHIFT: u32 = 6;
+const SETS: u64 = 1 << 6;
+const ASIDE: u64 = 1 << 7;
+const QUEUED: u64 = 1 << 8;
+const RUNNING: u64 = 1 << 9;
+const COUNT_SHIFT: u32 = 10;
+
+/// Which kind of waiter a bit of the word speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting(u64);
+
+impl Waiting {
+    /// PARKED.
+    pub(crate) const TASKS: Self = Self(PARKED);
+    /// SETS.
+    pub(crate) const SETS: Self = Self(SETS);
+    /// ASIDE.
+    pub(crate) const ASIDE: Self = Self(ASIDE);
+}
 
 /// A copy of the word, to ask questions of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +62,34 @@ impl State {
         self.0 & CLOSED != 0
     }
 
+    /// Whether somebody of this kind may be parked.
     #[inline]
-    pub(crate) fn has_parked(self) -> bool {
-        self.0 & PARKED != 0
+    pub(crate) fn has(self, waiting: Waiting) -> bool {
+        self.0 & waiting.0 != 0
+    }
+
+    /// Whether anybody may be parked.
+    #[inline]
+    pub(crate) fn has_any(self) -> bool {
+        self.0 & (PARKED | SETS | ASIDE) != 0
+    }
+
+    /// Whether an append that met this state is to put the topic into the relay's ring: somebody waits whom the relay serves, and it
+    /// will not come by anyway.
+    #[inline]
+    pub(crate) fn is_to_queue(self) -> bool {
+        self.0 & QUEUED == 0 && (self.0 & SETS != 0 || self.0 & (PARKED | RUNNING) == PARKED)
+    }
+
+    /// Whether the relay is to come by for tasks that wait: it is behind if it does not.
+    #[inline]
+    pub(crate) fn is_relayed(self) -> bool {
+        self.0 & PARKED != 0 && self.0 & (QUEUED | RUNNING) != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_running(self) -> bool {
+        self.0 & RUNNING != 0
     }
 
     #[inline]
@@ -103,12 +150,15 @@ impl Word {
 
     /// The writer makes one more event visible and goes out, unless the topic has died meanwhile: what readers can see cannot be
     /// taken back, so this must be one step. `inside` is what `enter` returned. The answer is the state before, or `None` if dead.
+    ///
+    /// With `relayed` it says QUEUED in the same step where the state before `is_to_queue`; the caller then puts the topic into the ring.
     #[inline]
-    pub(crate) fn append(&self, inside: State) -> Option<State> {
+    pub(crate) fn append(&self, inside: State, relayed: bool) -> Option<State> {
         let mut word = inside.0 | BUSY;
         while word & DEAD == 0 {
-            let next = (word & !(BUSY | SEALED)) + (1 << COUNT_SHIFT);
-            // Release (pairs with `observe`, `take_parked`, `retire`): the entry is written before it is counted. Failure
+            let queued = if relayed && State(word).is_to_queue() { QUEUED } else { 0 };
+            let next = (word & !(BUSY | SEALED) | queued) + (1 << COUNT_SHIFT);
+            // Release (pairs with `observe`, `take`, `retire`): the entry is written before it is counted. Failure
             // Relaxed: nothing is read on the strength of it; a dead word is followed by `exit`, which acquires.
             match self.0.compare_exchange_weak(word, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Some(State(word)),
@@ -176,17 +226,30 @@ impl Word {
 
     /// A reader says that it is parked.
     #[inline]
-    pub(crate) fn mark_parked(&self) -> State {
-        // AcqRel (pairs with `take_parked` and `append`): either the append comes first, and we see its count and take our bit
-        // back; or we come first, and the appender finds PARKED and, in the slots, us.
-        State(self.0.fetch_or(PARKED, Ordering::AcqRel))
+    pub(crate) fn say(&self, waiting: Waiting) -> State {
+        // AcqRel (pairs with `take` and `append`): either the append comes first, and we see its count and take our bit
+        // back; or we come first, and the appender finds the bit and, in the slots, us.
+        State(self.0.fetch_or(waiting.0, Ordering::AcqRel))
     }
 
     /// A fan-out begins: whoever parks after this says so again.
     #[inline]
-    pub(crate) fn take_parked(&self) -> State {
-        // AcqRel (pairs with `mark_parked`): what was written before PARKED was said, such as a new row of slots, is visible;
-        // a parker that finds PARKED gone must see the count that made us come.
-        State(self.0.fetch_and(!PARKED, Ordering::AcqRel))
+    pub(crate) fn take(&self, waiting: Waiting) -> State {
+        // AcqRel (pairs with `say`): what was written before the bit was said, such as a new row of slots, is visible;
+        // a parker that finds the bit gone must see the count that made us come.
+        State(self.0.fetch_and(!waiting.0, Ordering::AcqRel))
+    }
+
+    /// The relay has taken the topic out of its ring, and is about to mark the sets that wait here.
+    pub(crate) fn unqueue(&self) -> State {
+        // AcqRel (pairs with `say` and `append`): as for `take`; an append that comes after it puts the topic into the ring again.
+        State(self.0.fetch_and(!(QUEUED | SETS), Ordering::AcqRel))
+    }
+
+    /// The relay is going to wake its tasks; or has been through, and will not come again by itself.
+    pub(crate) fn set_running(&self, running: bool) -> State {
+        // AcqRel (pairs with `append`): an append that still met RUNNING is in the count that this returns; one that comes later
+        // puts the topic into the ring.
+        State(if running { self.0.fetch_or(RUNNING, Ordering::AcqRel) } else { self.0.fetch_and(!RUNNING, Ordering::AcqRel) })
     }
 }

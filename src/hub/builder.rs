@@ -42,6 +42,7 @@ pub struct Builder<K, T> {
     epoch: Option<u64>,
     start_seq: u64,
     on_last_publisher: OnLastPublisher,
+    min_fanout_interval: Option<Duration>,
     _key: std::marker::PhantomData<fn(K)>,
 }
 
@@ -82,6 +83,7 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
             epoch: None,
             start_seq: 0,
             on_last_publisher: OnLastPublisher::Close,
+            min_fanout_interval: None,
             _key: std::marker::PhantomData,
         }
     }
@@ -256,6 +258,28 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
         self
     }
 
+    /// How long a key's readers are left in peace after a [`Relay`](crate::Relay) has woken them: events that come meanwhile share one
+    /// wake. Default: not at all; zero is that, too. The first event after a pause is told at once.
+    ///
+    /// It is the relay's: without one, or without a timer, publishers wake at once. The timer is tokio's, with the feature `tokio`, on a
+    /// runtime that has one; otherwise [`Hub::sweep`](crate::Hub::sweep) tells the time, and should be called about that often. Blocked
+    /// threads and sets are told at once in any case. So that nobody loses events by it, a key that gets 256 events meanwhile, or a quarter
+    /// of [`retain_events`](Self::retain_events) if that is less, is fanned out early.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// // Prices change a thousand times a second; who looks at them is content with twenty.
+    /// let builder = keywake::Builder::<String, f64>::new().min_fanout_interval(Duration::from_millis(50));
+    /// let (publisher, hub) = builder.build();
+    /// // tokio::spawn(hub.relay());
+    /// # drop((publisher, hub));
+    /// ```
+    pub fn min_fanout_interval(mut self, interval: Duration) -> Self {
+        self.min_fanout_interval = (!interval.is_zero()).then_some(interval);
+        self
+    }
+
     /// The identity that positions carry. Default: random. Fix it only together with numbers that go on where they ended, or a
     /// position of an earlier life is mistaken for one of this.
     ///
@@ -356,6 +380,7 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
             epoch: self.epoch.unwrap_or_else(random),
             start_seq: self.start_seq,
             numbering,
+            min_fanout_interval: self.min_fanout_interval,
         }))
     }
 }
@@ -378,6 +403,7 @@ impl<K, T> fmt::Debug for Builder<K, T> {
             .field("keep_idle", &self.keep_idle)
             .field("start_seq", &self.start_seq)
             .field("on_last_publisher", &self.on_last_publisher)
+            .field("min_fanout_interval", &self.min_fanout_interval)
             .finish_non_exhaustive()
     }
 }

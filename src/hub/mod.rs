@@ -29,7 +29,9 @@ mod arrivals;
 mod budget;
 mod builder;
 mod publisher;
+mod pulse;
 mod registry;
+mod relay;
 mod shared;
 mod snapshot;
 mod stats;
@@ -43,6 +45,7 @@ pub use builder::{Builder, OnLastPublisher};
 pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, SourcePublisher};
 pub use snapshot::SnapshotFailed;
 pub use stats::{Stats, TopicStats};
+pub use relay::{Relay, RelayHandle};
 pub use subscription::{Recv, Subscription};
 
 use self::{
@@ -289,7 +292,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             return Reader::at(topic, next, seq, true);
         }
         // First: what is completed now is in the topic.
-        let completed = self.shared.progress.completed();
+        let completed = self.shared.pulse.progress.completed();
         let next = topic.chain.word.observe().count();
         let seq = completed.max(topic.chain.floor());
         if topic.chain.last_seq() <= seq {
@@ -424,7 +427,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         let mut state = shard.lock();
         let topic = state.find_living(hash, |other| other.borrow() == key).cloned();
         if let Some(topic) = &topic {
-            let ending = Ending { reason, seq: self.shared.progress.completed() };
+            let ending = Ending { reason, seq: self.shared.pulse.progress.completed() };
             self.shared.registry.remove(shard, &mut state, topic, Removal::Close(ending), &mut later);
         }
         drop(state);

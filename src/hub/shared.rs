@@ -11,14 +11,15 @@ use std::{
 };
 
 use super::{
+    pulse::Pulse,
     registry::{Keep, Later, Registry, Removal},
     snapshot::Flights,
-    topic::{Ending, Topic},
+    topic::Ending,
 };
 use crate::{
     CloseReason, Gap, GapCause, Key, OnLastPublisher, Position,
     buffer::{BlockRef, account::Account, chain::Waste, limits::Limits, reader::Lost},
-    sync::{Arc, AtomicU64, Mutex, Ordering, Padded, PlainOnce, Tally},
+    sync::{Arc, Mutex, Padded, PlainOnce, Tally},
     trace,
 };
 
@@ -48,52 +49,7 @@ pub(crate) struct Config<T> {
     pub(crate) epoch: u64,
     pub(crate) start_seq: u64,
     pub(crate) numbering: Numbering,
-}
-
-/// How far the one sequence has come. The writer alone stores.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    /// Every event up to this seq can be read, and those that wait for it have been marked to be woken.
-    completed: AtomicU64,
-    /// Every event that anybody can have read is up to this seq.
-    issued: AtomicU64,
-    pub(crate) published: Tally,
-    pub(crate) unread: Tally,
-}
-
-impl Progress {
-    #[inline]
-    pub(crate) fn completed(&self) -> u64 {
-        // Acquire (pairs with `complete`): the events up to it are in their topics, and noted where they are not.
-        self.completed.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    pub(crate) fn complete(&self, seq: u64) {
-        // Release (pairs with `completed`): see there.
-        self.completed.store(seq, Ordering::Release);
-    }
-
-    #[inline]
-    pub(crate) fn issue(&self, seq: u64) {
-        // Relaxed: the append of the event releases it.
-        self.issued.store(seq, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn issued(&self) -> u64 {
-        // Relaxed: whoever holds the position of an event has acquired the count that covers it.
-        self.issued.load(Ordering::Relaxed)
-    }
-}
-
-/// What fan-outs did, and what readers were told.
-#[derive(Debug, Default)]
-pub(crate) struct Tallies {
-    pub(crate) fan_outs: Tally,
-    pub(crate) wakes: Tally,
-    pub(crate) empty: Tally,
-    pub(crate) gaps: Tally,
+    pub(crate) min_fanout_interval: Option<Duration>,
 }
 
 /// See the module.
@@ -101,10 +57,9 @@ pub(crate) struct Shared<K, T> {
     /// Only read, once it is made: away from the count of handles, which changes with each that comes or goes.
     pub(crate) config: Padded<Config<T>>,
     pub(crate) registry: Registry<K, T>,
-    /// The writer's, with every publish.
-    pub(crate) progress: Padded<Progress>,
+    /// Apart, for relays: see there.
+    pub(crate) pulse: Arc<Pulse<K, T>>,
     pub(crate) account: Arc<Account>,
-    pub(crate) tallies: Padded<Tallies>,
     /// Chains of blocks to be freed bit by bit, and how many.
     lane: Mutex<Vec<BlockRef<T>>>,
     lane_length: Tally,
@@ -125,14 +80,8 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         let keep = Keep { idle: config.keep_idle, unread: config.retain_unread };
         Self {
             registry: Registry::new(config.max_topics, config.max_tombstones, keep, config.start_seq),
-            progress: Padded::new(Progress {
-                completed: AtomicU64::new(config.start_seq),
-                issued: AtomicU64::new(config.start_seq),
-                published: Tally::new(0),
-                unread: Tally::new(0),
-            }),
+            pulse: Arc::new(Pulse::new(config.start_seq, config.limits.events, config.min_fanout_interval)),
             account: Arc::new(Account::new(config.epoch)),
-            tallies: Padded::default(),
             lane: Mutex::new(Vec::new()),
             lane_length: Tally::new(0),
             flights: Flights::default(),
@@ -152,12 +101,12 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
     }
 
     pub(crate) fn position(&self) -> Position {
-        Position::new(self.config.epoch, self.progress.completed())
+        Position::new(self.config.epoch, self.pulse.progress.completed())
     }
 
     /// Whether nobody can have got this seq from this hub.
     pub(crate) fn is_ahead(&self, seq: u64) -> bool {
-        seq > self.progress.issued().max(self.progress.completed())
+        seq > self.pulse.progress.issued().max(self.pulse.progress.completed())
     }
 
     /// Nanoseconds since the hub was made, for ages; 0 where no age is kept, and then no clock is read.
@@ -168,17 +117,6 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
 
     pub(crate) fn stamp_of(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// Wakes those who are parked at a topic.
-    pub(crate) fn fan_out(&self, topic: &Topic<K, T>, panics: &mut FirstPanic) {
-        let woken = topic.slots.fan_out(&topic.chain.word);
-        self.tallies.fan_outs.add(1);
-        self.tallies.wakes.add(woken.wakes);
-        if woken.empty > 0 {
-            self.tallies.empty.add(woken.empty);
-        }
-        panics.note(woken.panic);
     }
 
     /// Does what was put off until no lock is held: wakes, tears down, drops. The first panic of user code goes on when all is done.
@@ -199,7 +137,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         trace::topics_made(made);
         trace::topics_removed(removed);
         for topic in closed {
-            self.fan_out(&topic, panics);
+            self.pulse.wake_all(&topic, panics);
         }
         for waker in wakers {
             panics.run(|| waker.wake());
@@ -290,7 +228,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             state.set_shutdown(reason);
             let topics: Vec<_> = state.living().cloned().collect();
             for topic in &topics {
-                let ending = Ending { reason: reason.clone(), seq: self.progress.completed() };
+                let ending = Ending { reason: reason.clone(), seq: self.pulse.progress.completed() };
                 self.registry.remove(shard, &mut state, topic, Removal::Close(ending), &mut later);
             }
             later.wakers = state.arrived(None);
@@ -299,11 +237,20 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             // A panicking waker must not keep the news from the keys of the other shards.
             self.settle_quietly(later, &mut panics);
         }
+        self.pulse.end(&mut panics);
         panics.go_on();
     }
 
     pub(crate) fn is_shutdown(&self) -> bool {
         self.shut_down.get().is_some()
+    }
+}
+
+impl<K, T> Drop for Shared<K, T> {
+    fn drop(&mut self) {
+        let mut panics = FirstPanic::default();
+        self.pulse.end(&mut panics);
+        panics.go_on();
     }
 }
 
@@ -317,6 +264,10 @@ impl FirstPanic {
         // What `f` touches is either its own or dropped here.
         let result = panic::catch_unwind(panic::AssertUnwindSafe(f));
         self.note(result.err());
+    }
+
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
     }
 
     pub(crate) fn note(&mut self, panic: Option<Box<dyn Any + Send>>) {

@@ -1,12 +1,12 @@
 //! A topic: a key, its events, its readers' slots. Also what is left of it when it is gone.
 
-use std::{fmt, ptr, task::Waker};
+use std::{fmt, ptr};
 
 use crate::{
     CloseReason,
     buffer::{chain::Chain, reader::Home, word::Word},
     sync::{Arc, AtomicPtr, AtomicU64, Ordering, Tally},
-    wake::Slots,
+    wake::Waiters,
 };
 
 /// See the module.
@@ -18,7 +18,7 @@ pub(crate) struct Topic<K, T> {
     key: K,
     pub(crate) desk: Desk,
     pub(crate) chain: Chain<T>,
-    pub(crate) slots: Slots<Waker>,
+    pub(crate) waiters: Waiters,
     hash: u64,
     pub(crate) unkept: Unkept,
     /// Set once, before CLOSED; null until then.
@@ -43,7 +43,7 @@ impl<K, T> Topic<K, T> {
     fn with_word(hash: u64, key: K, word: Word) -> Self {
         Self {
             chain: Chain::new(word, 0),
-            slots: Slots::new(),
+            waiters: Waiters::new(),
             hash,
             key,
             desk: Desk::new(),

@@ -6,16 +6,21 @@ use hashbrown::HashTable;
 
 use super::{
     budget::Budget,
+    pulse::Pulse,
     registry::{Later, Maker, News},
     shared::{AsKey, FirstPanic, Owned, Shared},
     topic::{Topic, TopicArc},
 };
 use crate::{
     CloseReason, GapCause, Key, OnLastPublisher, Position, Published, SeqError,
-    buffer::chain::{Garbage, Incoming, Waste},
+    buffer::{
+        chain::{Garbage, Incoming, Waste},
+        word::{State, Waiting},
+    },
     few::Few,
     sync::Arc,
     trace,
+    wake::Pushed,
 };
 
 /// Tables of the index: one that grows holds up a publish for a sixty-fourth of the time.
@@ -24,6 +29,8 @@ const TABLES: usize = if cfg!(keywake_loom) { 1 } else { 64 };
 /// The writer. What it returns in `After` is to be settled when its user has let go of whatever lock it is behind.
 pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
     shared: Arc<Shared<K, T>>,
+    /// That of `shared`, one step nearer.
+    pulse: Arc<Pulse<K, T>>,
     /// Every topic that an event was appended to, and some that are dead.
     index: Box<[HashTable<TopicArc<K, T>>]>,
     /// Per shard, the births that were looked into.
@@ -37,7 +44,14 @@ pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
 
 /// What the writer leaves to be done outside of its lock.
 pub(crate) struct After<K, T> {
+    /// Their tasks are to be woken here and now.
     wake: Few<TopicArc<K, T>>,
+    /// Threads are parked there, or readers that are bound to a relay.
+    aside: Few<TopicArc<K, T>>,
+    /// The relay is asleep, and is to be woken.
+    rouse: bool,
+    /// The relay went while it was given something.
+    drain: bool,
     garbage: Garbage<T>,
     /// Topics to be dropped, with their keys.
     topics: Few<TopicArc<K, T>>,
@@ -47,34 +61,71 @@ pub(crate) struct After<K, T> {
 
 impl<K, T> Default for After<K, T> {
     fn default() -> Self {
-        Self { wake: Few::default(), garbage: Garbage::default(), topics: Few::default(), made: 0 }
+        Self {
+            wake: Few::default(),
+            aside: Few::default(),
+            rouse: false,
+            drain: false,
+            garbage: Garbage::default(),
+            topics: Few::default(),
+            made: 0,
+        }
     }
 }
 
 impl<K, T> After<K, T> {
     #[inline]
     fn is_empty(&self) -> bool {
-        self.wake.is_empty() && self.garbage.is_empty() && self.topics.is_empty() && self.made == 0
+        !self.rouse
+            && self.wake.is_empty()
+            && self.garbage.is_empty()
+            && self.aside.is_empty()
+            && self.topics.is_empty()
+            && self.made == 0
+            && !self.drain
     }
 
     /// The usual: there is one thing to do.
     #[inline]
     fn take_lone(&mut self) -> Option<ToSettle<K, T>> {
-        if !self.topics.is_empty() || self.made != 0 {
+        if !self.topics.is_empty() || self.made != 0 || !self.aside.is_empty() || self.drain {
             return None;
         }
-        match (self.wake.is_empty(), self.garbage.is_empty()) {
-            (false, true) => self.wake.take_lone().map(ToSettle::Wake),
-            (true, false) => self.garbage.take_lone().map(ToSettle::Free),
+        match (self.rouse, self.wake.is_empty(), self.garbage.is_empty()) {
+            (true, true, true) => {
+                self.rouse = false;
+                Some(ToSettle::Rouse)
+            }
+            (false, false, true) => self.wake.take_lone().map(ToSettle::Wake),
+            (false, true, false) => self.garbage.take_lone().map(ToSettle::Free),
             _ => None,
         }
     }
 
-    /// Marks a topic to be woken, once.
-    fn wake(&mut self, topic: &TopicArc<K, T>) {
-        // A batch compares with the last few only: another fan-out finds nobody parked, and is cheap.
-        if !self.wake.has_lately(8, |other| Arc::ptr_eq(other, topic)) {
-            self.wake.push(Arc::clone(topic));
+    /// An append met somebody who waits.
+    fn wake(&mut self, topic: &TopicArc<K, T>, before: State, relayed: bool, pulse: &Pulse<K, T>) {
+        if !relayed {
+            if before.has(Waiting::TASKS) {
+                push_once(&mut self.wake, topic);
+            }
+        } else if before.is_to_queue() {
+            topic.waiters.note_queued(before.count());
+            // SAFETY: W4: the writer is in its exclusive section, and asked whether there is room since the last time.
+            match unsafe { pulse.push(Arc::clone(topic)) } {
+                Pushed::Awake => {}
+                Pushed::Asleep => self.rouse = true,
+                Pushed::Gone => self.drain = true,
+            }
+        } else if before.is_relayed() {
+            let coalesced = &pulse.progress.coalesced;
+            coalesced.set(coalesced.get() + 1);
+            if pulse.is_overdue(topic.waiters.queued_for(before.count())) {
+                topic.waiters.note_queued(before.count());
+                push_once(&mut self.wake, topic);
+            }
+        }
+        if before.has(Waiting::ASIDE) {
+            push_once(&mut self.aside, topic);
         }
     }
 
@@ -91,6 +142,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
             seq: shared.config.start_seq,
             budget: shared.config.total_bytes.map(Budget::new),
             after: After::default(),
+            pulse: Arc::clone(&shared.pulse),
             shared,
         }
     }
@@ -125,7 +177,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
 
     #[inline]
     fn publish_as(&mut self, seq: u64, key: &impl AsKey<K>, hash: u64, event: T, weight: u64) -> (Published, Option<T>) {
-        self.shared.progress.issue(seq);
+        self.pulse.progress.issue(seq);
         let (readers, unread) =
             self.deliver(key, hash, seq, event, weight).map_or_else(|event| (0, event), |readers| (readers, None));
         self.finish(seq, 1);
@@ -136,7 +188,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     pub(crate) fn publish_batch(&mut self, events: &mut [Weighed<K, T>]) -> Published {
         let mut readers = 0;
         let number = events.len() as u64;
-        self.shared.progress.issue(self.seq.saturating_add(number).min(Position::MAX_SEQ));
+        self.pulse.progress.issue(self.seq.saturating_add(number).min(Position::MAX_SEQ));
         for Weighed { key, hash, event, weight } in events {
             let seq = self.next_seq();
             let Some(taken) = event.take() else { continue };
@@ -169,7 +221,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     pub(crate) fn advance_to(&mut self, seq: u64) -> Result<(), SeqError> {
         self.check(seq)?;
         self.seq = seq;
-        self.shared.progress.issue(seq);
+        self.pulse.progress.issue(seq);
         self.finish(seq, 0);
         Ok(())
     }
@@ -182,7 +234,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         }
         self.check(last)?;
         self.seq = last;
-        self.shared.progress.issue(last);
+        self.pulse.progress.issue(last);
         self.shared.note_loss(first, last, cause);
         // H2, for all keys: noted first, then the births of every shard looked into.
         self.shared.registry.note_source_loss(last);
@@ -196,9 +248,11 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         for topic in self.index.iter().flatten() {
             let mark = Incoming { seq: last, event: None, weight: 0, stamp };
             let Shared { config, account, .. } = &*self.shared;
-            if topic.chain.append(mark, &config.limits, account, &mut self.after.garbage).is_ok_and(|appended| appended.wake) {
-                // Many topics: no search for one that is there already.
-                self.after.wake.push(Arc::clone(topic));
+            let relayed = self.pulse.has_relay();
+            if let Ok(appended) = topic.chain.append(mark, relayed, &config.limits, account, &mut self.after.garbage) {
+                if appended.before.has_any() {
+                    self.after.wake(topic, appended.before, relayed, &self.pulse);
+                }
             }
         }
         self.finish(last, 0);
@@ -223,7 +277,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     }
 
     fn finish(&self, seq: u64, events: u64) {
-        let progress = &self.shared.progress;
+        let progress = &self.pulse.progress;
         progress.complete(seq);
         progress.published.set(progress.published.get() + events);
     }
@@ -246,12 +300,13 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
             return Err(Refused { incoming, is_dead: false });
         };
         let Shared { config, account, .. } = &*self.shared;
-        let appended = match topic.chain.append(incoming, &config.limits, account, &mut self.after.garbage) {
+        let relayed = self.pulse.has_relay();
+        let appended = match topic.chain.append(incoming, relayed, &config.limits, account, &mut self.after.garbage) {
             Ok(appended) => appended,
             Err(incoming) => return Err(Refused { incoming, is_dead: true }),
         };
-        if appended.wake {
-            self.after.wake(topic);
+        if appended.before.has_any() {
+            self.after.wake(topic, appended.before, relayed, &self.pulse);
         }
         if let Some(budget) = &mut self.budget {
             let After { garbage, topics, .. } = &mut self.after;
@@ -300,7 +355,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
 
     /// Nobody keeps the event.
     fn give_up(&self, refused: Refused<T>) -> Option<T> {
-        let unread = &self.shared.progress.unread;
+        let unread = &self.pulse.progress.unread;
         unread.set(unread.get() + 1);
         refused.incoming.event
     }
@@ -395,7 +450,9 @@ pub(crate) enum ToSettle<K, T> {
     All(Box<After<K, T>>),
     /// A block is to be freed, or a chain of them.
     Free(Waste<T>),
-    /// The readers of one topic are to be woken.
+    /// The relay is to be woken.
+    Rouse,
+    /// The tasks of one topic are to be woken.
     Wake(TopicArc<K, T>),
 }
 
@@ -403,7 +460,8 @@ pub(crate) enum ToSettle<K, T> {
 pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: ToSettle<K, T>) {
     let mut panics = FirstPanic::default();
     match after {
-        ToSettle::Wake(topic) => shared.fan_out(&topic, &mut panics),
+        ToSettle::Rouse => shared.pulse.rouse(&mut panics),
+        ToSettle::Wake(topic) => shared.pulse.wake_tasks(&topic, &mut panics),
         ToSettle::Free(waste) => shared.free(waste),
         ToSettle::All(after) => settle_all(shared, *after, &mut panics),
     }
@@ -412,13 +470,30 @@ pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, af
 
 #[cold]
 fn settle_all<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: After<K, T>, panics: &mut FirstPanic) {
-    let After { wake, garbage, topics, made } = after;
+    let After { wake, aside, rouse, drain, garbage, topics, made } = after;
     trace::topics_made(made);
+    if rouse {
+        shared.pulse.rouse(panics);
+    }
     for topic in wake {
-        shared.fan_out(&topic, panics);
+        shared.pulse.wake_tasks(&topic, panics);
+    }
+    for topic in aside {
+        shared.pulse.wake_aside(&topic, panics);
+    }
+    if drain {
+        shared.pulse.work(panics);
     }
     panics.run(|| drop(topics));
     shared.settle_quietly(Later { garbage, ..Later::default() }, panics);
+}
+
+/// Puts a topic onto a list, once.
+fn push_once<K, T>(list: &mut Few<TopicArc<K, T>>, topic: &TopicArc<K, T>) {
+    // A batch compares with the last few only: another fan-out finds nobody parked, and is cheap.
+    if !list.has_lately(8, |other| Arc::ptr_eq(other, topic)) {
+        list.push(Arc::clone(topic));
+    }
 }
 
 /// An event that no topic took, and whether the index has a dead topic of its key.

@@ -20,8 +20,12 @@
 //!   the word if it sees the bit set: then the fan-out that takes the bit off has yet to come to the reader's row, or has been there
 //!   before the reader, who then sees the new count.
 
-mod lane;
+mod ring;
 mod row;
 mod slots;
+mod waiters;
 
-pub(crate) use slots::{SlotId, Slots};
+pub(crate) use ring::{Pushed, Ring};
+pub(crate) use row::Woken;
+pub(crate) use slots::SlotId;
+pub(crate) use waiters::{Bell, Lane, Pass, Waiters};

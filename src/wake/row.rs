@@ -49,7 +49,7 @@ pub(crate) struct Target {
     pub(crate) all: bool,
 }
 
-const fn parked(slot: usize) -> u64 {
+pub(super) const fn parked(slot: usize) -> u64 {
     1 << slot
 }
 
@@ -116,7 +116,7 @@ impl<P: Parked> Row<'_, P> {
         let mut bits = self.bits.load(Ordering::Acquire);
         if bits & parked(slot) != 0 {
             // Of an earlier, cancelled or overtaken wait (this reader's, or that of the slot's owner before).
-            bits = self.take(slot);
+            bits = self.take(slot) & !parked(slot);
         }
         if bits & held(slot) != 0 {
             // A re-poll while a fan-out has the cell. The same waker is about to be woken. A new one must be asked for again, and is
@@ -140,7 +140,7 @@ impl<P: Parked> Row<'_, P> {
         Put::Parked
     }
 
-    /// Takes out again what lies in a slot, if it is still there, and drops it. The answer is the bits after.
+    /// Takes out again what lies in a slot, if it is still there, and drops it. The answer is the bits before.
     pub(super) fn take(self, slot: usize) -> u64 {
         // AcqRel (pairs with `hold_behind` and `release`): whoever of the two takes P off has the cell; a fan-out that took it before is done with
         // what it did before releasing H, or H still shows.
@@ -152,7 +152,7 @@ impl<P: Parked> Row<'_, P> {
             });
             drop(old);
         }
-        bits & !parked(slot)
+        bits
     }
 
     /// Whether waking what lies in a held cell does for `new`.

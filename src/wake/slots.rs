@@ -2,13 +2,13 @@
 
 use std::{fmt, mem::MaybeUninit, ptr};
 
-use super::row::{Cell, Parked, Put, Row, Target, WIDTH, Woken};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering, UnsafeCell};
+use super::row::{Cell, Parked, Put, Row, Target, WIDTH, Woken, parked};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering, Stamp, UnsafeCell};
 
 /// Rows of a group, which has one summary word. Two in models.
 const GROUP: usize = if cfg!(keywake_loom) { 2 } else { 64 };
-/// Segments of groups, each twice as long as the one before: room for 2^18 groups of 2,048 slots, which is 2^29 slots.
-const SEGMENTS: usize = 19;
+/// Segments of groups, each twice as long as the one before: room for 2^17 groups of 2,048 slots, which is 2^28 slots.
+const SEGMENTS: usize = 18;
 /// Rows that no summary tells of: the seat, and the first one of the others.
 const BEFORE: u32 = 2;
 
@@ -16,6 +16,8 @@ const BEFORE: u32 = 2;
 struct Seat<P> {
     bits: AtomicU64,
     seen: [AtomicU32; 1],
+    /// The topic's, which has no other four-byte hole for it.
+    spare: Stamp,
     cell: [Cell<P>; 1],
 }
 
@@ -174,9 +176,15 @@ unsafe impl<P: Parked + Send + Sync> Sync for Slots<P> {}
 impl<P: Parked> Slots<P> {
     pub(crate) fn new() -> Self {
         Self {
-            seat: Seat { bits: AtomicU64::new(0), seen: [AtomicU32::new(0)], cell: [empty_cell()] },
+            seat: Seat { bits: AtomicU64::new(0), seen: [AtomicU32::new(0)], spare: Stamp::default(), cell: [empty_cell()] },
             rest: AtomicPtr::new(ptr::null_mut()),
         }
+    }
+
+    /// See `Seat::spare`.
+    #[inline]
+    pub(crate) fn spare(&self) -> &Stamp {
+        &self.seat.spare
     }
 
     /// Gives out a slot.
@@ -194,7 +202,7 @@ impl<P: Parked> Slots<P> {
             rest.make_row(row - 1);
         }
         let number = u32::try_from(1 + row * WIDTH + slot);
-        // Not reached: `make_row` gives up at 2^29 slots.
+        // Not reached: `make_row` gives up at 2^28 slots.
         SlotId(number.unwrap_or_else(|_| std::process::abort()))
     }
 
@@ -241,12 +249,10 @@ impl<P: Parked> Slots<P> {
         put
     }
 
-    /// Takes out of a slot what lies there, if it still does.
+    /// Takes out of a slot what lies there. False: it did not any more.
     #[inline]
-    pub(crate) fn take(&self, id: SlotId) {
-        if let Some((row, slot, _)) = self.find(id) {
-            row.take(slot);
-        }
+    pub(crate) fn take(&self, id: SlotId) -> bool {
+        self.find(id).is_some_and(|(row, slot, _)| row.take(slot) & parked(slot) != 0)
     }
 
     #[inline]
@@ -314,7 +320,7 @@ impl<P: Parked> Rest<P> {
     fn make_row(&self, row: usize) {
         let (segment, index) = Self::segment_of(row / GROUP);
         let length = if segment == 0 { 1 } else { 1 << (segment - 1) };
-        // Beyond the last segment there are 2^29 tasks that wait for one key; 40 GB of them come first.
+        // Beyond the last segment there are 2^28 tasks that wait for one key; 40 GB of them come first.
         let Some(place) = self.segments.get(segment) else { std::process::abort() };
         let groups = publish_once(place, || (0..length).map(|_| Group::new()).collect::<Box<[Group<P>]>>());
         publish_once(&groups[index].rows[row % GROUP], RowBox::new);
@@ -387,7 +393,7 @@ impl<P: Parked> Group<P> {
 }
 
 /// Makes a thing where there is none; of several that try at once, one wins.
-fn publish_once<T>(place: &AtomicPtr<T>, make: impl FnOnce() -> T) -> &T {
+pub(super) fn publish_once<T>(place: &AtomicPtr<T>, make: impl FnOnce() -> T) -> &T {
     // Acquire (pairs with the exchange below): the contents are visible.
     let mut found = place.load(Ordering::Acquire);
     if found.is_null() {

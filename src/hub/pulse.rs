@@ -1,0 +1,620 @@
+//! How far the one sequence has come, and the waking that follows it.
+//!
+//! What relays need of a hub lies here, apart from the rest: a relay must not keep its hub alive.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    time::{Duration, Instant},
+};
+
+use super::{
+    shared::FirstPanic,
+    topic::{Topic, TopicArc},
+};
+use crate::{
+    buffer::word::{State, Waiting},
+    sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Padded, Tally},
+    wake::{Bell, Pass, Pushed, Ring, Woken},
+};
+
+/// Wakes that a relay gives before it lets others run. Above 256 a worker's local queue of tokio's spills over; from 64 on the cost of a
+/// wake does not fall any more (`cargo bench --bench wake_cost`).
+const BATCH: usize = if cfg!(keywake_loom) { 2 } else { 64 };
+/// Events of a key after which a relay that has not come by is overdue, at most.
+const OVERDUE: u64 = 256;
+
+/// How far the one sequence has come. The writer alone stores.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Every event up to this seq can be read, and those that wait for it have been marked to be woken.
+    completed: AtomicU64,
+    /// Every event that anybody can have read is up to this seq.
+    issued: AtomicU64,
+    pub(crate) published: Tally,
+    pub(crate) unread: Tally,
+    /// Publishes that found their key's readers about to be woken by the relay.
+    pub(crate) coalesced: Tally,
+}
+
+impl Progress {
+    #[inline]
+    pub(crate) fn completed(&self) -> u64 {
+        // Acquire (pairs with `complete`): the events up to it are in their topics, and noted where they are not.
+        self.completed.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn complete(&self, seq: u64) {
+        // Release (pairs with `completed`): see there.
+        self.completed.store(seq, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn issue(&self, seq: u64) {
+        // Relaxed: the append of the event releases it.
+        self.issued.store(seq, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn issued(&self) -> u64 {
+        // Relaxed: whoever holds the position of an event has acquired the count that covers it.
+        self.issued.load(Ordering::Relaxed)
+    }
+}
+
+/// What fan-outs did, and what readers were told.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    pub(crate) fan_outs: Tally,
+    pub(crate) wakes: Tally,
+    pub(crate) empty: Tally,
+    pub(crate) gaps: Tally,
+    /// Fan-outs that a publisher did though there is a relay.
+    pub(crate) fall_backs: Tally,
+    pub(crate) relay_wakes: Tally,
+    /// Panics of wakers that relays swallowed.
+    pub(crate) panics: Tally,
+}
+
+/// See the module.
+pub(crate) struct Pulse<K, T> {
+    /// The writer's, with every publish.
+    pub(crate) progress: Padded<Progress>,
+    pub(crate) tallies: Padded<Tallies>,
+    /// Topics that wait for the relay of those who are bound to none.
+    ring: Ring<TopicArc<K, T>>,
+    /// Who works on the ring: 0 nobody; whoever raises it from there works, until nobody has raised it since.
+    turn: Padded<AtomicU32>,
+    /// Used by who works, and left here between turns.
+    work: Mutex<Work<K, T>>,
+    /// Topics of the ring whose sets have been marked.
+    done: AtomicU64,
+    /// Of every event up to this seq the sets that wait for it have been marked.
+    low: AtomicU64,
+    /// The main relay's, and its twin's; each is its holder's while the role is taken.
+    bells: [Bell; 2],
+    roles: [AtomicU32; 2],
+    /// Every relay, for those who are bound to one.
+    servers: Mutex<Vec<Arc<Server<K, T>>>>,
+    next_server: Tally,
+    /// The hub is shut down or gone: relays end.
+    ended: AtomicU32,
+    pub(crate) interval: Option<Duration>,
+    overdue: u64,
+}
+
+/// The one of the two who serve the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Main = 0,
+    Twin = 1,
+}
+
+/// What work came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worked {
+    /// Somebody else is at it, and does ours too.
+    Busy,
+    /// There is nothing left.
+    Idle,
+    /// There is more: come again when others have run.
+    More,
+}
+
+/// What lies between two turns.
+struct Work<K, T> {
+    run: VecDeque<Run<K, T>>,
+    resting: Resting<K, T>,
+}
+
+impl<K, T> Default for Work<K, T> {
+    fn default() -> Self {
+        Self { run: VecDeque::new(), resting: Resting { order: VecDeque::new(), topics: HashMap::new() } }
+    }
+}
+
+/// A topic whose tasks are to be woken, RUNNING.
+struct Run<K, T> {
+    topic: TopicArc<K, T>,
+    /// Once it has begun.
+    pass: Option<Pass>,
+}
+
+/// Topics that were fanned out less than the interval ago.
+struct Resting<K, T> {
+    /// By when they may be again, which is the order in which they came here. By address: nothing is read by it.
+    order: VecDeque<(Instant, usize)>,
+    /// What waits for that.
+    topics: HashMap<usize, Option<Run<K, T>>>,
+}
+
+impl<K, T> Resting<K, T> {
+    /// Lets go what may be fanned out again at `now`; everything, without one.
+    fn release(&mut self, now: Option<Instant>, run: &mut VecDeque<Run<K, T>>) {
+        while self.order.front().is_some_and(|(due, _)| now.is_none_or(|now| *due <= now)) {
+            let Some((_, key)) = self.order.pop_front() else { return };
+            run.extend(self.topics.remove(&key).flatten());
+        }
+    }
+}
+
+/// One relay, and what those who are bound to it wait for.
+pub(crate) struct Server<K, T> {
+    id: u64,
+    pub(crate) bell: Bell,
+    list: Mutex<List<K, T>>,
+}
+
+struct List<K, T> {
+    is_alive: bool,
+    bound: VecDeque<BoundRun<K, T>>,
+}
+
+/// A bound lane of a topic whose readers are to be woken.
+struct BoundRun<K, T> {
+    topic: TopicArc<K, T>,
+    lane: u8,
+    pass: Option<Pass>,
+}
+
+impl<K, T> Pulse<K, T> {
+    pub(crate) fn new(start_seq: u64, retain_events: u64, interval: Option<Duration>) -> Self {
+        Self {
+            progress: Padded::new(Progress {
+                completed: AtomicU64::new(start_seq),
+                issued: AtomicU64::new(start_seq),
+                published: Tally::new(0),
+                unread: Tally::new(0),
+                coalesced: Tally::new(0),
+            }),
+            tallies: Padded::default(),
+            ring: Ring::new(),
+            turn: Padded::new(AtomicU32::new(0)),
+            work: Mutex::new(Work::default()),
+            done: AtomicU64::new(0),
+            low: AtomicU64::new(start_seq),
+            bells: [Bell::new(), Bell::new()],
+            roles: [AtomicU32::new(0), AtomicU32::new(0)],
+            servers: Mutex::new(Vec::new()),
+            next_server: Tally::new(1),
+            ended: AtomicU32::new(0),
+            interval,
+            overdue: (retain_events / 4).clamp(1, OVERDUE),
+        }
+    }
+
+    // The publisher's side.
+
+    /// Whether the next topic somebody waits at goes to the relay.
+    #[inline]
+    pub(crate) fn has_relay(&self) -> bool {
+        self.ring.accepts()
+    }
+
+    /// Gives a topic to the relay.
+    ///
+    /// # Safety
+    /// The caller is the hub's writer, in its exclusive section, and `has_relay` was true since it last called this.
+    #[inline]
+    pub(crate) unsafe fn push(&self, topic: TopicArc<K, T>) -> Pushed {
+        // SAFETY: W4: by the contract of this function.
+        unsafe { self.ring.push(topic) }
+    }
+
+    /// Whether a relay that was to come by for a topic this many events ago is waited for no more.
+    #[inline]
+    pub(crate) fn is_overdue(&self, events: u64) -> bool {
+        events >= self.overdue
+    }
+
+    /// Wakes the relay.
+    pub(crate) fn rouse(&self, panics: &mut FirstPanic) {
+        self.ring.rouse();
+        self.tallies.relay_wakes.add(1);
+        let mut woken = Woken::default();
+        self.bells[Role::Main as usize].ring(&mut woken);
+        // A publisher that runs on a worker of the relay's runtime, and computes on, keeps from running what it woke last: that is the
+        // twin then, and the relay goes to whoever is free.
+        if super::relay::is_in_runtime() {
+            self.bells[Role::Twin as usize].ring(&mut woken);
+        }
+        panics.note(woken.panic);
+    }
+
+    /// Wakes the tasks that are parked at a topic, here and now.
+    pub(crate) fn wake_tasks(&self, topic: &Topic<K, T>, panics: &mut FirstPanic) {
+        let mut woken = Woken::default();
+        topic.waiters.wake_tasks(&topic.chain.word, &mut woken);
+        if self.ring.is_alive() {
+            self.tallies.fall_backs.add(1);
+        }
+        self.note(1, woken, panics);
+    }
+
+    /// Wakes the first of the threads that are parked at a topic, and tells relays of those who are bound to them.
+    pub(crate) fn wake_aside(&self, topic: &TopicArc<K, T>, panics: &mut FirstPanic) {
+        let mut woken = Woken::default();
+        let lanes = topic.waiters.wake_aside(&topic.chain.word, &mut woken);
+        for lane in lanes {
+            self.wake_bound(topic, lane, &mut woken);
+        }
+        self.note(1, woken, panics);
+    }
+
+    fn wake_bound(&self, topic: &TopicArc<K, T>, lane: u8, woken: &mut Woken) {
+        let Some(relay) = topic.waiters.relay_of(lane) else { return };
+        let count = topic.chain.word.observe().count();
+        let server = self.servers.lock().iter().find(|server| server.id == relay).cloned();
+        let is_served = server.is_some_and(|server| match topic.waiters.queue_bound(lane, count) {
+            Ok(()) => server.push(topic, lane, woken),
+            Err(since) => !self.is_overdue(count.saturating_sub(since)),
+        });
+        if !is_served {
+            topic.waiters.wake_bound(lane, &topic.chain.word, woken);
+        }
+    }
+
+    /// Wakes everybody who is parked at a topic that was closed.
+    pub(crate) fn wake_all(&self, topic: &Topic<K, T>, panics: &mut FirstPanic) {
+        let mut woken = Woken::default();
+        topic.waiters.wake_tasks(&topic.chain.word, &mut woken);
+        for lane in topic.waiters.wake_aside(&topic.chain.word, &mut woken) {
+            topic.waiters.wake_bound(lane, &topic.chain.word, &mut woken);
+        }
+        self.note(1, woken, panics);
+    }
+
+    /// A blocked thread was woken, or leaves without having seen that it was: it wakes the next ones.
+    pub(crate) fn hand_on(&self, topic: &Topic<K, T>, panics: &mut FirstPanic) {
+        let mut woken = Woken::default();
+        topic.waiters.hand_on(&topic.chain.word, &mut woken);
+        self.note(0, woken, panics);
+    }
+
+    fn note(&self, fan_outs: u64, woken: Woken, panics: &mut FirstPanic) {
+        self.tallies.fan_outs.add(fan_outs);
+        if woken.wakes > 0 {
+            self.tallies.wakes.add(woken.wakes);
+        }
+        if woken.empty > 0 {
+            self.tallies.empty.add(woken.empty);
+        }
+        panics.note(woken.panic);
+    }
+
+    // The relays' side.
+
+    pub(crate) fn has_ended(&self) -> bool {
+        // Acquire (pairs with `end`): a relay that finds this has nothing more to do.
+        self.ended.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes a role that nobody has.
+    pub(crate) fn take_role(&self, role: Role) -> bool {
+        // Acquire (pairs with `leave_role`): the one who had it before is done with its bell. Failure Relaxed: nothing is done then.
+        self.roles[role as usize].compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether nobody is the main relay's twin.
+    #[cfg_attr(any(not(feature = "tokio"), keywake_loom), expect(dead_code, reason = "asked by who can spawn one"))]
+    pub(crate) fn lacks_twin(&self) -> bool {
+        // Relaxed: a hint.
+        self.roles[Role::Twin as usize].load(Ordering::Relaxed) == 0
+    }
+
+    fn leave_role(&self, role: Role) {
+        // Release (pairs with `take_role`): we are done with the bell. A read-modify-write, as every change of it.
+        self.roles[role as usize].swap(0, Ordering::Release);
+    }
+
+    /// The main relay's, or the twin's: for its holder to lay its waker into.
+    pub(crate) fn bell(&self, role: Role) -> &Bell {
+        &self.bells[role as usize]
+    }
+
+    /// A main relay is polled for the first time.
+    pub(crate) fn open(&self) {
+        self.ring.open();
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.ring.is_alive()
+    }
+
+    /// The main relay goes, in whatever way: what waits for it is woken at once, and later events by their publishers, until another
+    /// relay is polled.
+    pub(crate) fn close(&self, panics: &mut FirstPanic) {
+        self.ring.close();
+        self.work(panics);
+        let bell = self.bell(Role::Main);
+        bell.take();
+        self.leave_role(Role::Main);
+        let mut woken = Woken::default();
+        self.bell(Role::Twin).ring(&mut woken);
+        self.ring_servers(&mut woken);
+        panics.note(woken.panic);
+    }
+
+    /// The twin goes.
+    pub(crate) fn leave_twin(&self) {
+        self.bell(Role::Twin).take();
+        self.leave_role(Role::Twin);
+    }
+
+    fn ring_servers(&self, woken: &mut Woken) {
+        let servers = self.servers.lock().clone();
+        for server in servers {
+            server.bell.ring(woken);
+        }
+    }
+
+    /// The hub is shut down, or the last of its handles is gone: relays end.
+    pub(crate) fn end(&self, panics: &mut FirstPanic) {
+        // Release (pairs with `has_ended`). A read-modify-write, as every change of it.
+        self.ended.swap(1, Ordering::Release);
+        let mut woken = Woken::default();
+        for bell in &self.bells {
+            bell.ring(&mut woken);
+        }
+        self.ring_servers(&mut woken);
+        panics.note(woken.panic);
+    }
+
+    /// The relay has nothing left to do, and its waker lies in its bell. False: something came.
+    pub(crate) fn sleep(&self) -> bool {
+        self.ring.sleep()
+    }
+
+    /// When a resting topic that somebody waits at may be fanned out again.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.interval?;
+        let work = self.work.lock();
+        let is_awaited = |key: &usize| work.resting.topics.get(key).is_some_and(Option::is_some);
+        work.resting.order.iter().find(|(_, key)| is_awaited(key)).map(|(due, _)| *due)
+    }
+
+    /// For who has no timer: lets topics go that may be fanned out again at `now`.
+    pub(crate) fn sweep(&self, now: Instant, panics: &mut FirstPanic) {
+        if self.interval.is_none() {
+            return;
+        }
+        let mut work = self.work.lock();
+        let Work { run, resting } = &mut *work;
+        resting.release(Some(now), run);
+        let is_due = !run.is_empty();
+        drop(work);
+        if is_due {
+            self.rouse(panics);
+        }
+    }
+
+    /// Does what a relay is there for: a part of it, where one is alive, and everything where there is none any more.
+    pub(crate) fn work(&self, panics: &mut FirstPanic) -> Worked {
+        // AcqRel (pairs with the exchange below): whoever finds 0 has what the one before left; whoever does not is seen by the one at work.
+        if self.turn.fetch_add(1, Ordering::AcqRel) != 0 {
+            return Worked::Busy;
+        }
+        let mut seen = 1;
+        loop {
+            let more = self.work_once(panics);
+            // AcqRel (pairs with the addition above): see there. Failure Acquire: we see what they came for.
+            match self.turn.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return if more { Worked::More } else { Worked::Idle },
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// True: there is more to do.
+    fn work_once(&self, panics: &mut FirstPanic) -> bool {
+        let mut work = std::mem::take(&mut *self.work.lock());
+        let mut dropped = Vec::new();
+        let is_alive = self.ring.is_alive();
+        self.mark(&mut work, &mut dropped);
+        if self.interval.is_some() {
+            work.resting.release(is_alive.then(Instant::now), &mut work.run);
+        }
+        let mut woken = Woken::default();
+        let mut passes = 0;
+        loop {
+            let budget = if is_alive { BATCH.saturating_sub(usize::try_from(woken.wakes).unwrap_or(BATCH)) } else { usize::MAX };
+            if budget == 0 {
+                break;
+            }
+            let Some(run) = work.run.pop_front() else { break };
+            passes += 1;
+            self.run(run, budget, is_alive, &mut work, &mut woken, &mut dropped);
+            if passes >= BATCH as u64 && is_alive {
+                break;
+            }
+        }
+        let more = !work.run.is_empty();
+        {
+            let mut left = self.work.lock();
+            // A sweep may have come between.
+            work.run.append(&mut left.run);
+            *left = work;
+        }
+        self.note(passes, woken, panics);
+        panics.run(|| drop(dropped));
+        more
+    }
+
+    /// The first step, for all that was pushed: whoever is to be told before any task is woken.
+    fn mark(&self, work: &mut Work<K, T>, dropped: &mut Vec<TopicArc<K, T>>) {
+        // First: of the events up to here, all pushes show below.
+        let completed = self.progress.completed();
+        let pushed = self.ring.pushed();
+        // Relaxed: only who works changes it.
+        let mut done = self.done.load(Ordering::Relaxed);
+        while done < pushed {
+            // SAFETY: W4: the turn is ours.
+            let Some(topic) = (unsafe { self.ring.take() }) else { break };
+            done += 1;
+            let state = topic.chain.word.unqueue();
+            if state.has(Waiting::TASKS) && !state.is_running() {
+                topic.chain.word.set_running(true);
+                work.run.push_back(Run { topic, pass: None });
+            } else {
+                dropped.push(topic);
+            }
+        }
+        // Release (pairs with the reads of sets): the marks come before.
+        self.low.store(completed, Ordering::Release);
+        // Release (pairs with the reads of sets): as `low`.
+        self.done.store(done, Ordering::Release);
+    }
+
+    fn run(
+        &self,
+        run: Run<K, T>,
+        budget: usize,
+        is_alive: bool,
+        work: &mut Work<K, T>,
+        woken: &mut Woken,
+        dropped: &mut Vec<TopicArc<K, T>>,
+    ) {
+        let Run { topic, pass } = run;
+        let word = &topic.chain.word;
+        let key = Arc::as_ptr(&topic).addr();
+        if let Some(resting) = work.resting.topics.get_mut(&key).filter(|_| pass.is_none() && is_alive) {
+            *resting = Some(Run { topic, pass: None });
+            return;
+        }
+        let mut pass = pass.unwrap_or_else(|| Pass::begin(word));
+        topic.waiters.note_queued(pass.count());
+        if !topic.waiters.wake_some_tasks(&mut pass, budget, woken) {
+            work.run.push_back(Run { topic, pass: Some(pass) });
+            return;
+        }
+        let again = pass.end(word);
+        if let Some(interval) = self.interval.filter(|_| is_alive) {
+            if let Some(due) = Instant::now().checked_add(interval) {
+                work.resting.order.push_back((due, key));
+                work.resting.topics.insert(key, None);
+            }
+        }
+        if again {
+            work.run.push_back(Run { topic, pass: None });
+        } else {
+            dropped.push(topic);
+        }
+    }
+
+    /// A relay for whom readers can be bound to it.
+    pub(crate) fn add_server(&self) -> Arc<Server<K, T>> {
+        let server = Arc::new(Server {
+            id: self.next_server.add(1),
+            bell: Bell::new(),
+            list: Mutex::new(List { is_alive: false, bound: VecDeque::new() }),
+        });
+        self.servers.lock().push(Arc::clone(&server));
+        server
+    }
+
+    /// A relay goes: those who are bound to it are woken at once, and later by their publishers.
+    pub(crate) fn remove_server(&self, server: &Arc<Server<K, T>>, panics: &mut FirstPanic) {
+        self.servers.lock().retain(|other| !Arc::ptr_eq(other, server));
+        server.list.lock().is_alive = false;
+        server.bell.take();
+        self.serve(server, usize::MAX, panics);
+    }
+
+    /// Wakes those who are bound to a relay, about `budget` of them. True: there are more.
+    pub(crate) fn serve(&self, server: &Server<K, T>, budget: usize, panics: &mut FirstPanic) -> bool {
+        let mut woken = Woken::default();
+        let mut dropped = Vec::new();
+        let mut passes = 0;
+        let more = loop {
+            let left = budget.saturating_sub(usize::try_from(woken.wakes).unwrap_or(budget));
+            let Some(BoundRun { topic, lane, pass }) = server.list.lock().bound.pop_front() else { break false };
+            let mut pass = pass.unwrap_or_else(|| topic.waiters.begin_bound(lane, &topic.chain.word));
+            passes += 1;
+            if !topic.waiters.wake_some_bound(lane, &mut pass, left, &mut woken) {
+                server.list.lock().bound.push_back(BoundRun { topic, lane, pass: Some(pass) });
+            } else if topic.waiters.end_bound(lane, pass, &topic.chain.word) {
+                server.list.lock().bound.push_back(BoundRun { topic, lane, pass: None });
+            } else {
+                dropped.push(topic);
+            }
+            if usize::try_from(woken.wakes).unwrap_or(budget) >= budget || passes >= budget as u64 {
+                break !server.list.lock().bound.is_empty();
+            }
+        };
+        self.note(passes, woken, panics);
+        panics.run(|| drop(dropped));
+        more
+    }
+
+    /// How many wakes a relay gives before it lets others run.
+    pub(crate) fn batch() -> usize {
+        BATCH
+    }
+}
+
+impl<K, T> Server<K, T> {
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// It is polled for the first time.
+    pub(crate) fn come_alive(&self) {
+        self.list.lock().is_alive = true;
+    }
+
+    /// Whether somebody bound to it waits to be woken.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.list.lock().bound.is_empty()
+    }
+
+    /// Takes on a bound lane, and wakes its relay. False: it was never polled, or is gone.
+    fn push(&self, topic: &TopicArc<K, T>, lane: u8, woken: &mut Woken) -> bool {
+        let run = BoundRun { topic: Arc::clone(topic), lane, pass: None };
+        let mut list = self.list.lock();
+        if !list.is_alive {
+            drop(list);
+            topic.waiters.unqueue_bound(lane);
+            return false;
+        }
+        let was_empty = list.bound.is_empty();
+        list.bound.push_back(run);
+        drop(list);
+        if was_empty {
+            self.bell.ring(woken);
+        }
+        true
+    }
+}
+
+impl<K, T> fmt::Debug for Pulse<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pulse").field("progress", &self.progress).field("ring", &self.ring).finish_non_exhaustive()
+    }
+}
+
+impl<K, T> fmt::Debug for Server<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("id", &self.id).finish_non_exhaustive()
+    }
+}

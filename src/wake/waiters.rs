@@ -1,0 +1,505 @@
+//! Everybody who waits on a topic: tasks in slots at hand, all others in lanes made when first needed.
+
+use std::{fmt, ptr, task::Waker};
+
+use super::{
+    row::{Parked, Put, Target, Woken},
+    slots::{Place, SlotId, Slots, publish_once},
+};
+use crate::{
+    buffer::word::{State, Waiting, Word},
+    sync::{AtomicPtr, AtomicU64, Ordering},
+};
+
+// SAFETY: `will_wake` compares two addresses.
+unsafe impl Parked for Waker {
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        self.will_wake(other)
+    }
+
+    fn again(&self) {
+        self.wake_by_ref();
+    }
+
+    #[inline]
+    fn wake(self) {
+        self.wake();
+    }
+}
+
+/// Wakes that a woken thread gives before it goes on: a crowd of N threads is awake after log2(N) steps.
+const HAND_ON: usize = 2;
+/// Relays that readers of one key can be bound to; further ones are served as those that are bound to none.
+pub(crate) const BOUND: usize = 62;
+
+/// Where a reader parks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// A task, woken by the relay that is there, or by the publisher.
+    Task,
+    /// A blocked thread, woken by the publisher or by another thread.
+    Thread,
+    /// A task of a reader that is bound to a relay: the number of the relay's lane here.
+    Bound(u8),
+}
+
+/// See the module.
+pub(crate) struct Waiters {
+    tasks: Slots<Waker>,
+    more: AtomicPtr<More>,
+}
+
+/// The other lanes.
+struct More {
+    /// Which of them somebody may be parked in: bit 0 threads, bit 1 + n the bound lane n.
+    parked: AtomicU64,
+    threads: Slots<Waker>,
+    bound: AtomicPtr<BoundLane>,
+}
+
+/// Readers that are bound to one relay.
+struct BoundLane {
+    /// Of which relay.
+    relay: u64,
+    slots: Slots<Waker>,
+    /// Bits 1..64: 1 + the count at which it was put onto the relay's list, where it still stands; 0: it does not. Bit 0, DIRTY: a
+    /// publish came after that.
+    queued: AtomicU64,
+    next: AtomicPtr<Self>,
+}
+
+const THREADS: u64 = 1;
+
+const DIRTY: u64 = 1;
+
+const fn bound_bit(lane: u8) -> u64 {
+    2 << lane
+}
+
+/// Bound lanes that the publisher found somebody in, to be told their relays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BoundLanes(u64);
+
+impl Iterator for BoundLanes {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        if self.0 == 0 {
+            return None;
+        }
+        let lane = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
+        u8::try_from(lane).ok()
+    }
+}
+
+impl Waiters {
+    pub(crate) fn new() -> Self {
+        Self { tasks: Slots::new(), more: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn more(&self) -> Option<&More> {
+        // Acquire (pairs with `publish_once`): its contents are visible.
+        let more = self.more.load(Ordering::Acquire);
+        // SAFETY: W3: once published it lives as long as `self`.
+        unsafe { more.as_ref() }
+    }
+
+    fn more_or_make(&self) -> &More {
+        publish_once(&self.more, || More {
+            parked: AtomicU64::new(0),
+            threads: Slots::new(),
+            bound: AtomicPtr::new(ptr::null_mut()),
+        })
+    }
+
+    fn slots(&self, lane: Lane) -> Option<&Slots<Waker>> {
+        match lane {
+            Lane::Task => Some(&self.tasks),
+            Lane::Thread => self.more().map(|more| &more.threads),
+            Lane::Bound(number) => self.more()?.lane(number).map(|lane| &lane.slots),
+        }
+    }
+
+    /// The lane of readers that are bound to this relay. `None`: there are too many relays.
+    pub(crate) fn bind(&self, relay: u64) -> Option<Lane> {
+        let mut place = &self.more_or_make().bound;
+        for number in 0..BOUND {
+            let lane = publish_once(place, || BoundLane {
+                relay,
+                slots: Slots::new(),
+                queued: AtomicU64::new(0),
+                next: AtomicPtr::new(ptr::null_mut()),
+            });
+            if lane.relay == relay {
+                return u8::try_from(number).ok().map(Lane::Bound);
+            }
+            place = &lane.next;
+        }
+        None
+    }
+
+    /// Gives out a slot.
+    pub(crate) fn take_slot(&self, lane: Lane) -> SlotId {
+        if lane == Lane::Thread {
+            return self.more_or_make().threads.take_slot();
+        }
+        self.slots(lane).unwrap_or(&self.tasks).take_slot()
+    }
+
+    /// Takes a slot back, out of which the waker was taken.
+    pub(crate) fn return_slot(&self, lane: Lane, id: SlotId) {
+        if let Some(slots) = self.slots(lane) {
+            slots.return_slot(id);
+        }
+    }
+
+    /// Parks a reader that has seen `count` events. False: something came meanwhile, and it is not parked.
+    ///
+    /// `first` says that this is the first time in this slot: it then tells of itself by read-modify-writes, so that a fan-out
+    /// that finds it told has also seen the row that the slot lies in.
+    #[inline]
+    pub(crate) fn park(&self, lane: Lane, id: SlotId, first: bool, word: &Word, count: u64, waker: &Waker) -> bool {
+        if lane == Lane::Task {
+            if self.tasks.put(id, first, count, waker) == Put::Coming {
+                return true;
+            }
+            if say_unless_told(word, first, count, Waiting::TASKS) {
+                return true;
+            }
+            self.tasks.take(id);
+            return false;
+        }
+        self.park_aside(lane, id, first, word, count, waker)
+    }
+
+    fn park_aside(&self, lane: Lane, id: SlotId, first: bool, word: &Word, count: u64, waker: &Waker) -> bool {
+        let (Some(more), Some(slots)) = (self.more(), self.slots(lane)) else { return false };
+        if slots.put(id, first, count, waker) == Put::Coming {
+            return true;
+        }
+        more.mention(lane_bit(lane), first);
+        if say_unless_told(word, first, count, Waiting::ASIDE) {
+            return true;
+        }
+        slots.take(id);
+        false
+    }
+
+    /// Takes a reader's waker out. False: it was not there any more: a wake was given, or is just being given.
+    pub(crate) fn unpark(&self, lane: Lane, id: SlotId) -> bool {
+        self.slots(lane).is_some_and(|slots| slots.take(id))
+    }
+
+    /// Wakes every task that was parked before and has something to read; once the topic is closed, every parked task.
+    ///
+    /// Any number of these may run at once: a slot is woken by the one that turns its P into H. No lock is held.
+    #[cold]
+    pub(crate) fn wake_tasks(&self, word: &Word, woken: &mut Woken) {
+        loop {
+            let target = target_of(word.take(Waiting::TASKS));
+            woken.left = false;
+            self.tasks.wake_behind(target, &mut Place::default(), usize::MAX, woken);
+            if !woken.left || say_left(word, Waiting::TASKS, target) {
+                return;
+            }
+        }
+    }
+
+    /// One part of the same, for the relay: at most `budget` wakes. The pass is made by `Pass::begin`.
+    pub(crate) fn wake_some_tasks(&self, pass: &mut Pass, budget: usize, woken: &mut Woken) -> bool {
+        woken.left = false;
+        let is_through = self.tasks.wake_behind(pass.target, &mut pass.place, budget, woken);
+        pass.left |= woken.left;
+        is_through
+    }
+
+    /// Wakes one thread, which wakes the next, and tells which bound lanes somebody is parked in.
+    #[cold]
+    pub(crate) fn wake_aside(&self, word: &Word, woken: &mut Woken) -> BoundLanes {
+        let Some(more) = self.more() else { return BoundLanes(0) };
+        let state = word.take(Waiting::ASIDE);
+        // AcqRel (pairs with `mention`): as the summary of a group, one level up.
+        let lanes = more.parked.swap(0, Ordering::AcqRel);
+        if lanes & THREADS != 0 {
+            let budget = if state.is_closed() { usize::MAX } else { 1 };
+            more.wake(&more.threads, THREADS, word, budget, woken);
+        }
+        BoundLanes(lanes >> 1)
+    }
+
+    /// A thread that was woken, or that finds its waker gone as it leaves, wakes the next ones.
+    pub(crate) fn hand_on(&self, word: &Word, woken: &mut Woken) {
+        if let Some(more) = self.more() {
+            more.wake(&more.threads, THREADS, word, HAND_ON, woken);
+        }
+    }
+
+    /// Of which relay a bound lane is.
+    pub(crate) fn relay_of(&self, lane: u8) -> Option<u64> {
+        Some(self.more()?.lane(lane)?.relay)
+    }
+
+    /// Says that a bound lane is put onto its relay's list. `Err`: it stands there already, since this count.
+    pub(crate) fn queue_bound(&self, lane: u8, count: u64) -> Result<(), u64> {
+        let Some(lane) = self.more().and_then(|more| more.lane(lane)) else { return Ok(()) };
+        // Relaxed: only a guess for the exchange below.
+        let mut queued = lane.queued.load(Ordering::Relaxed);
+        loop {
+            let next = if queued == 0 { (count + 1) << 1 } else { queued | DIRTY };
+            // AcqRel (pairs with `end_bound`): either it comes first, and we put the lane onto the list again; or it sees our event, and
+            // goes over the lane again. Failure Relaxed: we look again.
+            match lane.queued.compare_exchange_weak(queued, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(0) => return Ok(()),
+                Ok(since) => return Err((since >> 1) - 1),
+                Err(current) => queued = current,
+            }
+        }
+    }
+
+    /// The bound lane stands on no list after all.
+    pub(crate) fn unqueue_bound(&self, lane: u8) {
+        if let Some(lane) = self.more().and_then(|more| more.lane(lane)) {
+            // AcqRel (pairs with `queue_bound`): see there.
+            lane.queued.swap(0, Ordering::AcqRel);
+        }
+    }
+
+    /// The relay begins a pass over a bound lane.
+    pub(crate) fn begin_bound(&self, lane: u8, word: &Word) -> Pass {
+        if let Some(lane) = self.more().and_then(|more| more.lane(lane)) {
+            // AcqRel (pairs with `queue_bound`): what was counted before it was called is in the count below.
+            lane.queued.fetch_and(!DIRTY, Ordering::AcqRel);
+        }
+        Pass { target: target_of(word.observe()), place: Place::default(), left: false }
+    }
+
+    /// At most `budget` wakes of it. True: it is through.
+    pub(crate) fn wake_some_bound(&self, lane: u8, pass: &mut Pass, budget: usize, woken: &mut Woken) -> bool {
+        let Some(lane) = self.more().and_then(|more| more.lane(lane)) else { return true };
+        woken.left = false;
+        let is_through = lane.slots.wake_behind(pass.target, &mut pass.place, budget, woken);
+        pass.left |= woken.left;
+        is_through
+    }
+
+    /// It is through. True: something came meanwhile, and the lane still counts as being on the list.
+    pub(crate) fn end_bound(&self, lane: u8, pass: Pass, word: &Word) -> bool {
+        let Some(more) = self.more() else { return false };
+        let mut is_behind = false;
+        if pass.left {
+            // AcqRel (pairs with the swap in `wake_aside`): as `mention`.
+            more.parked.fetch_or(bound_bit(lane), Ordering::AcqRel);
+            is_behind = !say_left(word, Waiting::ASIDE, pass.target);
+        }
+        let Some(lane) = more.lane(lane) else { return false };
+        if is_behind {
+            return true;
+        }
+        // AcqRel (pairs with `queue_bound`): see there.
+        let queued = lane.queued.swap(0, Ordering::AcqRel);
+        if queued & DIRTY == 0 {
+            return false;
+        }
+        // AcqRel (pairs with `queue_bound`): whoever was faster has put it onto the list. Failure Relaxed: nothing is done then.
+        lane.queued.compare_exchange(0, queued, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Wakes the readers of a bound lane, as `wake_tasks`.
+    pub(crate) fn wake_bound(&self, lane: u8, word: &Word, woken: &mut Woken) {
+        if let Some(more) = self.more() {
+            if let Some(bound) = more.lane(lane) {
+                more.wake(&bound.slots, bound_bit(lane), word, usize::MAX, woken);
+            }
+        }
+    }
+
+    /// The count at which the topic was last given to the relay, or the relay last came by.
+    pub(crate) fn note_queued(&self, count: u64) {
+        self.tasks.spare().set(count);
+    }
+
+    /// How many events ago that is.
+    pub(crate) fn queued_for(&self, count: u64) -> u64 {
+        self.tasks.spare().until(count)
+    }
+}
+
+/// A pass of the relay over a topic's tasks.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    target: Target,
+    place: Place,
+    left: bool,
+}
+
+impl Pass {
+    /// The count of those that it is for.
+    pub(crate) fn count(&self) -> u64 {
+        self.target.count
+    }
+
+    /// A pass begins.
+    pub(crate) fn begin(word: &Word) -> Self {
+        Self { target: target_of(word.take(Waiting::TASKS)), place: Place::default(), left: false }
+    }
+
+    /// A pass is through. True: there is a reason for another one, and RUNNING still shows.
+    pub(crate) fn end(self, word: &Word) -> bool {
+        if self.left {
+            word.say(Waiting::TASKS);
+        }
+        let state = word.set_running(false);
+        // An append that met RUNNING has put the topic into no ring: it is in this count.
+        let is_over = !state.has(Waiting::TASKS) || target_of(state) == self.target;
+        if !is_over {
+            word.set_running(true);
+        }
+        !is_over
+    }
+}
+
+fn lane_bit(lane: Lane) -> u64 {
+    match lane {
+        Lane::Task => 0,
+        Lane::Thread => THREADS,
+        Lane::Bound(number) => bound_bit(number),
+    }
+}
+
+fn target_of(state: State) -> Target {
+    Target { count: state.count(), all: state.is_closed() }
+}
+
+/// P1, the last step of parking. False: something has come.
+#[inline]
+fn say_unless_told(word: &Word, first: bool, count: u64, waiting: Waiting) -> bool {
+    let has_come = |state: State| state.count() != count || state.is_closed();
+    let mut state = word.observe();
+    // A bit that is still set with the count still the same is as good as our own: the fan-out that takes it off has yet to
+    // come, and its read-modify-write on our row comes after ours (P1). It must be told anew for a row it may not know.
+    if first || (!state.has(waiting) && !has_come(state)) {
+        state = word.say(waiting);
+    }
+    !has_come(state)
+}
+
+/// Those who have seen all stay parked, and the word must say so. False: an event came since, which may not have seen it.
+fn say_left(word: &Word, waiting: Waiting, target: Target) -> bool {
+    target_of(word.say(waiting)) == target
+}
+
+impl More {
+    fn lane(&self, number: u8) -> Option<&BoundLane> {
+        let mut place = &self.bound;
+        for _ in 0..=number {
+            // Acquire (pairs with `publish_once`): its contents are visible.
+            let lane = place.load(Ordering::Acquire);
+            // SAFETY: W3: once published it lives as long as the topic.
+            let lane = unsafe { lane.as_ref() }?;
+            if number == 0 {
+                return Some(lane);
+            }
+            place = &lane.next;
+        }
+        None
+    }
+
+    /// Says that somebody may be parked in a lane.
+    fn mention(&self, bit: u64, first: bool) {
+        // Acquire (pairs with the swap in `wake_aside`): a bit that is still set has its fan-out yet to come (P1).
+        if first || self.parked.load(Ordering::Acquire) & bit == 0 {
+            // AcqRel (pairs with the swap in `wake_aside`): if the swap came first, we see the count that made it come.
+            self.parked.fetch_or(bit, Ordering::AcqRel);
+        }
+    }
+
+    /// Wakes up to `budget` of a lane. Whoever stays parked there is told again, and with it the lane.
+    fn wake(&self, slots: &Slots<Waker>, bit: u64, word: &Word, budget: usize, woken: &mut Woken) {
+        let mut state = word.observe();
+        loop {
+            let target = target_of(state);
+            woken.left = false;
+            let is_through = slots.wake_behind(target, &mut Place::default(), budget, woken);
+            if is_through && !woken.left {
+                return;
+            }
+            // AcqRel (pairs with the swap in `wake_aside`): as `mention`.
+            self.parked.fetch_or(bit, Ordering::AcqRel);
+            state = word.say(Waiting::ASIDE);
+            // Where the budget is used up, those who were woken come by again; otherwise an event that came since may have found nobody.
+            if !is_through || target_of(state) == target {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for More {
+    fn drop(&mut self) {
+        let mut place = &self.bound;
+        let mut lanes = Vec::new();
+        loop {
+            // Acquire (pairs with `publish_once`): the lane's contents are visible to us, who drop it.
+            let lane = place.load(Ordering::Acquire);
+            if lane.is_null() {
+                break;
+            }
+            lanes.push(lane);
+            // SAFETY: W3: published, and not dropped before the loop below.
+            place = unsafe { &(*lane).next };
+        }
+        for lane in lanes {
+            // SAFETY: W3: made by `Box::into_raw`, published once, dropped here.
+            drop(unsafe { Box::from_raw(lane) });
+        }
+    }
+}
+
+impl Drop for Waiters {
+    fn drop(&mut self) {
+        // Acquire (pairs with `publish_once`): the contents are visible to us, who drop them.
+        let more = self.more.load(Ordering::Acquire);
+        if !more.is_null() {
+            // SAFETY: W3: made by `Box::into_raw`, published once, dropped here.
+            drop(unsafe { Box::from_raw(more) });
+        }
+    }
+}
+
+impl fmt::Debug for Waiters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiters").finish_non_exhaustive()
+    }
+}
+
+/// The waker of one task, which others ring: a slot by itself.
+pub(crate) struct Bell(Slots<Waker>);
+
+impl Bell {
+    pub(crate) fn new() -> Self {
+        Self(Slots::new())
+    }
+
+    /// Lays the waker ready; its owner alone calls this, and looks afterwards whether there is something to do.
+    pub(crate) fn put(&self, waker: &Waker) {
+        self.0.put(SlotId::from_number(0), false, 0, waker);
+    }
+
+    /// Takes the waker back.
+    pub(crate) fn take(&self) {
+        self.0.take(SlotId::from_number(0));
+    }
+
+    /// Wakes the task, if its waker lies ready. User code may run.
+    pub(crate) fn ring(&self, woken: &mut Woken) {
+        self.0.wake_behind(Target { count: 0, all: true }, &mut Place::default(), usize::MAX, woken);
+    }
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bell").finish_non_exhaustive()
+    }
+}
