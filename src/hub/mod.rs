@@ -28,6 +28,7 @@
 mod arrivals;
 mod budget;
 mod builder;
+mod extra;
 mod publisher;
 mod pulse;
 mod registry;
@@ -37,6 +38,7 @@ mod snapshot;
 mod stats;
 mod subscription;
 mod topic;
+mod waiting;
 mod writer;
 
 use std::{borrow::Borrow, error::Error, fmt, future::Future, hash::Hash, marker::PhantomData, time::Instant};
@@ -46,14 +48,15 @@ pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, Source
 pub use snapshot::SnapshotFailed;
 pub use stats::{Stats, TopicStats};
 pub use relay::{Relay, RelayHandle};
-pub use subscription::{Recv, Subscription};
+pub use subscription::Subscription;
+pub use waiting::Recv;
 
 use self::{
     arrivals::ReaderArrives,
+    extra::Untold,
     registry::{Later, Maker, Removal},
     shared::{AsKey, Borrowed, FirstPanic, Numbering, Owned, Shared},
     snapshot::{Landing, Role, Taken},
-    subscription::Untold,
     topic::{Ending, Topic, TopicArc},
 };
 use crate::{CloseReason, Closed, Event, Gap, GapCause, Key, Position, buffer::reader::Reader, sync::Arc};
@@ -518,7 +521,26 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             self.shared.settle_quietly(later, &mut panics);
         }
         panics.run(|| self.shared.free_lane());
+        self.shared.pulse.sweep(now, &mut panics);
         panics.go_on();
+    }
+
+    /// A relay, which wakes the hub's readers from inside their runtime, so that a publish wakes one task only; to be spawned there. See
+    /// [`Relay`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let (publisher, hub) = keywake::hub::<String, u64>();
+    /// let relay = tokio::spawn(hub.relay());
+    /// drop(publisher); // the hub is shut down, and the relay ends
+    /// relay.await.expect("it does not panic");
+    /// # });
+    /// # Ok::<_, std::io::Error>(())
+    /// ```
+    pub fn relay(&self) -> Relay {
+        Relay::new(&self.shared.pulse)
     }
 
     /// The position up to which everything published can be read.
@@ -594,7 +616,8 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let Shared { registry, progress, account, tallies, .. } = &*self.shared;
+        let Shared { registry, account, pulse, .. } = &*self.shared;
+        let (progress, tallies) = (&pulse.progress, &pulse.tallies);
         let shards = (0..registry.shard_count()).map(|index| registry.shard(index));
         let readers = shards.map(|shard| shard.lock().living().map(|topic| topic.desk.readers()).sum::<usize>()).sum();
         Stats {

@@ -13,7 +13,7 @@ use super::{
     topic::{Topic, TopicArc},
 };
 use crate::{
-    buffer::word::{State, Waiting},
+    buffer::word::Waiting,
     sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Padded, Tally},
     wake::{Bell, Pass, Pushed, Ring, Woken},
 };
@@ -581,11 +581,6 @@ impl<K, T> Server<K, T> {
     /// It is polled for the first time.
     pub(crate) fn come_alive(&self) {
         self.list.lock().is_alive = true;
-    }
-
-    /// Whether somebody bound to it waits to be woken.
-    pub(crate) fn has_work(&self) -> bool {
-        !self.list.lock().bound.is_empty()
     }
 
     /// Takes on a bound lane, and wakes its relay. False: it was never polled, or is gone.

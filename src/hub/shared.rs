@@ -332,6 +332,6 @@ impl<K: Eq + Clone> AsKey<K> for Owned<K> {
 
 impl<K, T> fmt::Debug for Shared<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("registry", &self.registry).field("progress", &self.progress).finish_non_exhaustive()
+        f.debug_struct("Shared").field("registry", &self.registry).field("pulse", &self.pulse).finish_non_exhaustive()
     }
 }

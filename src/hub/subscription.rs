@@ -2,22 +2,24 @@
 
 use std::{
     fmt,
-    future::Future,
     pin::Pin,
-    task::{Context, Poll, Wake, Waker},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use super::{
+    RelayHandle,
+    extra::{Extra, Snapshot, Untold},
     shared::{FirstPanic, Shared},
     topic::TopicArc,
+    waiting::{Finding, Parking, Recv},
 };
 use crate::{
     CloseReason, Closed, Event, Gap, GapCause, Key, Position, Received, ReceivedRef, RecvTimeoutError, TryRecvError,
     buffer::reader::{Reader, Step},
     sync::{Arc, PlainArc},
     trace,
-    wake::SlotId,
+    wake::Lane,
 };
 
 /// One reader of one key; from [`Hub::subscribe`](crate::Hub::subscribe) and its kin. Dropping it unsubscribes; a panic of the drop of
@@ -39,77 +41,15 @@ use crate::{
 /// }
 /// ```
 pub struct Subscription<K: Key, T: Send + Sync + 'static> {
-    shared: Arc<Shared<K, T>>,
+    pub(super) shared: Arc<Shared<K, T>>,
     /// `tag` holds its `Parking`, `run` its results in a row.
-    reader: Reader<TopicArc<K, T>, T>,
+    pub(super) reader: Reader<TopicArc<K, T>, T>,
     /// What most subscriptions do not have.
     extra: Option<Box<Extra<T>>>,
 }
 
-/// What is told before the topic is read, and at the end.
-struct Extra<T> {
-    gap: Option<Untold>,
-    snapshot: Option<Snapshot<T>>,
-    closed: Option<Closed>,
-    /// The position with which a subscription that was refused had come.
-    refused_at: Option<Position>,
-}
-
-/// A gap that is still to be told, and the position with which the reader came: until it is told, coming back means coming with that.
-pub(crate) struct Untold {
-    pub(crate) gap: Gap,
-    pub(crate) came: Position,
-}
-
-impl<T> Extra<T> {
-    /// The position, while something that comes before the topic's events is still to be told.
-    fn position(&self, epoch: u64) -> Option<Position> {
-        // Nobody resumes in the middle of a snapshot.
-        let unfinished = self.snapshot.as_ref().map(|_| Position::new(epoch, 0));
-        unfinished.or(self.refused_at).or_else(|| self.gap.as_ref().map(|untold| untold.came))
-    }
-}
-
-impl<T> Default for Extra<T> {
-    fn default() -> Self {
-        Self { gap: None, snapshot: None, closed: None, refused_at: None }
-    }
-}
-
-struct Snapshot<T> {
-    items: PlainArc<[Event<T>]>,
-    next: usize,
-    end: Position,
-    /// What lies between the snapshot's end and the first event to follow, if that is a loss.
-    gap: Option<Untold>,
-}
-
-#[cfg(not(feature = "tokio"))]
-/// Results in a row after which a reader lets others run once.
-const RUN: u8 = 128;
-
-/// A reader's slot, if it has one, and whether it is known to be parked there.
-#[derive(Clone, Copy)]
-struct Parking(u32);
-
-impl Parking {
-    const PARKED: u32 = 1 << 31;
-    /// The slot was parked in before.
-    const USED: u32 = 1 << 30;
-    const NONE: u32 = Self::USED - 1;
-
-    fn slot(self) -> Option<SlotId> {
-        let number = self.0 & Self::NONE;
-        (number != Self::NONE).then(|| SlotId::from_number(number))
-    }
-
-    fn is_parked(self) -> bool {
-        self.0 & Self::PARKED != 0
-    }
-}
-
 /// A step with what it needs of the snapshot.
-enum Found {
+pub(super) enum Found {
     Step,
     SnapshotItem(usize),
     SnapshotEnd(Position),
@@ -118,7 +58,7 @@ enum Found {
 
 impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     pub(crate) fn new(shared: Arc<Shared<K, T>>, mut reader: Reader<TopicArc<K, T>, T>, gap: Option<Untold>) -> Self {
-        reader.tag = Parking::NONE;
+        reader.tag = Parking::new(Lane::Task).0;
         let extra = gap.map(|gap| Box::new(Extra { gap: Some(gap), ..Extra::default() }));
         Self { shared, reader, extra }
     }
@@ -155,6 +95,30 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         let tag = std::mem::replace(&mut self.reader, reader).tag;
         self.reader.tag = tag;
         self.extra = Some(Box::new(Extra { snapshot: Some(Snapshot { items, next: 0, end, gap }), ..Extra::default() }));
+    }
+
+    /// Has its waiting tasks woken by this relay, and by no other: for programs with several runtimes. A relay that is gone, or was never
+    /// polled, is as none: publishers wake by themselves then. More than 62 relays on one key, or one of another hub: as if this had not
+    /// been called.
+    ///
+    /// # Examples
+    /// ```
+    /// let (mut publisher, hub) = keywake::hub::<String, u64>();
+    /// let relay = hub.relay(); // to be spawned on the runtime that reads
+    /// let mut reader = hub.subscribe("key").on(&relay.handle());
+    /// publisher.publish("key", 1);
+    /// assert!(reader.try_recv().is_ok());
+    /// ```
+    #[must_use]
+    pub fn on(mut self, relay: &RelayHandle) -> Self {
+        if relay.hub == Arc::as_ptr(&self.shared.pulse).addr() {
+            if let Some(lane) = self.topic().waiters.bind(relay.relay) {
+                self.unpark();
+                self.give_slot_back();
+                self.reader.tag = Parking::new(lane).0;
+            }
+        }
+        self
     }
 
     /// Receives the next thing, waiting for it.
@@ -458,7 +422,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     #[must_use]
     pub fn position(&self) -> Position {
         // First: what is appended later than this may be unread, and is not covered.
-        let completed = self.shared.progress.completed();
+        let completed = self.shared.pulse.progress.completed();
         let state = self.topic().chain.word.observe();
         let reads_all = self.reader.next() >= state.count();
         let epoch = self.shared.config.epoch;
@@ -525,7 +489,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
 
     /// The next thing; `None`: nothing now.
     #[inline]
-    fn find(&mut self) -> Option<Result<Found, Closed>> {
+    pub(super) fn find(&mut self) -> Option<Result<Found, Closed>> {
         if self.extra.is_some() {
             let found = self.find_extra();
             if found.is_some() {
@@ -553,7 +517,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             }
             Step::Event | Step::Empty => return Ok(Found::Step),
         };
-        self.shared.tallies.gaps.add(1);
+        self.shared.pulse.tallies.gaps.add(1);
         trace::gap_told(&gap);
         Ok(Found::Gap(gap))
     }
@@ -586,7 +550,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         let gap = extra.gap.take();
         self.extra = None;
         let Untold { gap, .. } = gap?;
-        self.shared.tallies.gaps.add(1);
+        self.shared.pulse.tallies.gaps.add(1);
         trace::gap_told(&gap);
         Some(Ok(Found::Gap(gap)))
     }
@@ -623,96 +587,6 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             None => unreachable!("a snapshot stays until its end is told"),
         }
     }
-
-    #[cfg_attr(not(feature = "tokio"), expect(clippy::needless_pass_by_ref_mut, reason = "tokio's budget takes the context so"))]
-    fn poll_found(&mut self, cx: &mut Context<'_>) -> Poll<Result<Found, Closed>> {
-        // A reader that always finds something must let the others of its thread run.
-        #[cfg(feature = "tokio")]
-        let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
-        #[cfg(not(feature = "tokio"))]
-        if self.reader.run >= RUN {
-            self.reader.run = 0;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        loop {
-            if let Some(found) = self.find() {
-                #[cfg(feature = "tokio")]
-                budget.made_progress();
-                self.reader.run = self.reader.run.wrapping_add(1);
-                return Poll::Ready(found);
-            }
-            if self.park(cx.waker()) {
-                self.reader.run = 0;
-                return Poll::Pending;
-            }
-        }
-    }
-
-    /// Parks, having read all. False: something came.
-    fn park(&mut self, waker: &Waker) -> bool {
-        let parking = Parking(self.reader.tag);
-        let slot = parking.slot().unwrap_or_else(|| self.topic().slots.take_slot());
-        // Before anything of the user's runs: whatever it does, the slot is ours to give back.
-        self.reader.tag = slot.number() | Parking::USED | Parking::PARKED;
-        let is_first = parking.0 & Parking::USED == 0 || parking.slot().is_none();
-        let topic = self.reader.home();
-        let is_parked = topic.slots.park(slot, is_first, &topic.chain.word, self.reader.next(), waker);
-        if !is_parked {
-            self.reader.tag &= !Parking::PARKED;
-        }
-        is_parked
-    }
-
-    /// Takes the waker back, if it is still there.
-    fn unpark(&mut self) {
-        let parking = Parking(self.reader.tag);
-        if !parking.is_parked() {
-            return;
-        }
-        self.reader.tag &= !Parking::PARKED;
-        if let Some(slot) = parking.slot() {
-            self.topic().slots.take(slot);
-        }
-    }
-
-    /// Blocks; `None` at the deadline.
-    fn block_until(&mut self, deadline: Option<Instant>) -> Result<Option<Found>, Closed> {
-        if let Some(found) = self.find() {
-            return found.map(Some);
-        }
-        let waker = Waker::from(PlainArc::new(Unpark(std::thread::current())));
-        loop {
-            if let Some(found) = self.find() {
-                self.unpark();
-                return found.map(Some);
-            }
-            if !self.park(&waker) {
-                continue;
-            }
-            match deadline {
-                None => std::thread::park(),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        self.unpark();
-                        // What came since the last look is received, and not timed out.
-                        return self.find().transpose();
-                    }
-                    std::thread::park_timeout(left);
-                }
-            }
-        }
-    }
-}
-
-/// Wakes a blocked thread.
-struct Unpark(std::thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: PlainArc<Self>) {
-        self.0.unpark();
-    }
 }
 
 impl<K: Key, T: Send + Sync + 'static> Drop for Subscription<K, T> {
@@ -721,10 +595,8 @@ impl<K: Key, T: Send + Sync + 'static> Drop for Subscription<K, T> {
         let mut panics = FirstPanic::default();
         panics.run(|| self.unpark());
         panics.run(|| self.reader.leave());
+        self.give_slot_back();
         let topic = self.reader.home();
-        if let Some(slot) = Parking(self.reader.tag).slot() {
-            topic.slots.return_slot(slot);
-        }
         if let Some(later) = self.shared.registry.leave(topic) {
             self.shared.settle_quietly(later, &mut panics);
         }
@@ -744,55 +616,8 @@ impl<K: Key, T: Send + Sync + 'static> futures_core::Stream for Subscription<K, 
 // Nothing points into it.
 impl<K: Key, T: Send + Sync + 'static> Unpin for Subscription<K, T> {}
 
-/// The future of [`Subscription::recv`].
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct Recv<'a, K: Key, T: Send + Sync + 'static>(Finding<'a, K, T>);
-
-impl<K: Key, T: Send + Sync + 'static> Future for Recv<'_, K, T> {
-    type Output = Result<Received<T>, Closed>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.subscription.poll_recv(cx)
-    }
-}
-
-/// What all the futures wait for.
-struct Finding<'a, K: Key, T: Send + Sync + 'static> {
-    subscription: &'a mut Subscription<K, T>,
-}
-
-impl<K: Key, T: Send + Sync + 'static> Future for Finding<'_, K, T> {
-    type Output = Result<Found, Closed>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.subscription.poll_found(cx)
-    }
-}
-
-impl<K: Key, T: Send + Sync + 'static> Drop for Finding<'_, K, T> {
-    fn drop(&mut self) {
-        // A cancelled wait leaves no waker behind.
-        self.subscription.unpark();
-    }
-}
-
 impl<K: Key, T: Send + Sync + 'static> fmt::Debug for Subscription<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").field("position", &self.position()).field("lag", &self.lag()).finish_non_exhaustive()
-    }
-}
-
-impl<K: Key, T: Send + Sync + 'static> fmt::Debug for Recv<'_, K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recv").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Extra<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extra")
-            .field("gap", &self.gap.as_ref().map(|untold| untold.gap))
-            .field("closed", &self.closed)
-            .finish_non_exhaustive()
     }
 }
