@@ -6,10 +6,12 @@
 //! (payloads, runs) costs loom no interleaving and orders nothing.
 
 mod payload;
+mod runner;
 mod sleeper;
 mod told;
 
 pub use payload::{Payload, Payloads};
+pub use runner::Runner;
 pub use sleeper::{Alarm, Sleeper};
 pub use told::Told;
 

@@ -1,0 +1,289 @@
+//! With a relay no wake is lost either: it comes, works, sleeps, or goes in any way, while an event is published.
+
+use keywake::{Hub, Publisher, Relay};
+use loom_tests::{KEY, Payload, Payloads, Runner, Sleeper, builder, model, race, race3};
+
+/// A hub with a relay that was polled `polls` times, and a reader that is parked.
+struct Stage {
+    payloads: Payloads,
+    publisher: Publisher<u8, Payload>,
+    hub: Hub<u8, Payload>,
+    relay: Runner<Relay>,
+    sleeper: Sleeper,
+}
+
+impl Stage {
+    fn new(polls: usize, is_bound: bool) -> Self {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().build();
+        let relay = hub.relay();
+        let handle = relay.handle();
+        let mut relay = Runner::new(relay);
+        for _ in 0..polls {
+            relay.poll();
+        }
+        let reader = hub.subscribe(&KEY);
+        let mut sleeper = Sleeper::new(if is_bound { reader.on(&handle) } else { reader });
+        assert!(sleeper.poll().is_pending(), "nothing yet");
+        Self { payloads, publisher, hub, relay, sleeper }
+    }
+}
+
+/// All threads are joined, and every relay that was woken has run.
+#[track_caller]
+fn judge(sleeper: &mut Sleeper, published: &[u64], hub: &Hub<u8, Payload>) {
+    sleeper.judge();
+    sleeper.told.assert_no_silent_hole(published);
+    assert!(sleeper.told.gaps.is_empty(), "nothing was lost: {:?}", sleeper.told);
+    assert_eq!(hub.stats().empty_wakes, 0, "a wake for nothing");
+}
+
+fn polled_against_publish(polls: usize, is_bound: bool) {
+    let Stage { payloads, mut publisher, hub, mut relay, mut sleeper } = Stage::new(polls, is_bound);
+    let event = payloads.make(1);
+    let (mut relay, publisher) = race(
+        move || {
+            relay.poll();
+            relay
+        },
+        move || {
+            publisher.publish(&KEY, event);
+            publisher
+        },
+    );
+    relay.run();
+    assert!(sleeper.was_woken(), "the relay, or the publisher where it came first, gives the wake");
+    judge(&mut sleeper, &[1], &hub);
+    drop((publisher, sleeper, hub));
+    relay.run();
+    assert!(relay.has_ended(), "a relay does not keep its hub");
+    drop(relay);
+    payloads.assert_all_dropped();
+}
+
+#[test]
+fn first_poll_against_publish() {
+    model(|| polled_against_publish(0, false));
+}
+
+#[test]
+fn falls_asleep_against_publish() {
+    model(|| polled_against_publish(1, false));
+}
+
+#[test]
+fn first_poll_against_publish_to_who_is_bound() {
+    model(|| polled_against_publish(0, true));
+}
+
+#[test]
+fn falls_asleep_against_publish_to_who_is_bound() {
+    model(|| polled_against_publish(1, true));
+}
+
+fn works_against_publish_against_recv(is_bound: bool) {
+    let Stage { payloads, mut publisher, hub, mut relay, sleeper } = Stage::new(1, is_bound);
+    let events = [payloads.make(1), payloads.make(2)];
+    let (mut relay, publisher, mut sleeper) = race3(
+        move || {
+            relay.poll();
+            relay
+        },
+        move || {
+            for event in events {
+                publisher.publish(&KEY, event);
+            }
+            publisher
+        },
+        move || sleeper.polled(2),
+    );
+    relay.run();
+    judge(&mut sleeper, &[1, 2], &hub);
+    drop((publisher, sleeper, hub, relay));
+    payloads.assert_all_dropped();
+}
+
+#[test]
+fn works_against_two_publishes_against_recv() {
+    model(|| works_against_publish_against_recv(false));
+}
+
+#[test]
+fn works_against_two_publishes_against_recv_of_who_is_bound() {
+    model(|| works_against_publish_against_recv(true));
+}
+
+fn dropped_against_publish(is_bound: bool) {
+    let Stage { payloads, mut publisher, hub, relay, mut sleeper } = Stage::new(1, is_bound);
+    let event = payloads.make(1);
+    let ((), publisher) = race(
+        move || drop(relay),
+        move || {
+            publisher.publish(&KEY, event);
+            publisher
+        },
+    );
+    assert!(sleeper.was_woken(), "by whichever of the two came second");
+    judge(&mut sleeper, &[1], &hub);
+    drop((publisher, sleeper, hub));
+    payloads.assert_all_dropped();
+}
+
+#[test]
+fn dropped_against_a_publish() {
+    model(|| dropped_against_publish(false));
+}
+
+#[test]
+fn dropped_against_a_publish_to_who_is_bound() {
+    model(|| dropped_against_publish(true));
+}
+
+#[test]
+fn dropped_with_a_wake_pending_against_publish() {
+    model(|| {
+        let Stage { payloads, mut publisher, hub, relay, mut sleeper } = Stage::new(1, false);
+        publisher.publish(&KEY, payloads.make(1));
+        assert!(!sleeper.was_woken(), "the relay was not polled");
+        let event = payloads.make(2);
+        let ((), publisher) = race(
+            move || drop(relay),
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        assert!(sleeper.was_woken(), "a relay that goes gives all that is pending");
+        judge(&mut sleeper, &[1, 2], &hub);
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn twins_at_work_against_publish() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let relay = hub.relay();
+        let mut twin = Runner::new(relay.twin());
+        let mut relay = Runner::new(relay);
+        relay.poll();
+        twin.poll();
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        assert!(sleeper.poll().is_pending(), "nothing yet");
+        let events = [payloads.make(1), payloads.make(2)];
+        let (mut relay, mut twin, publisher) = race3(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                twin.poll();
+                twin
+            },
+            move || {
+                for event in events {
+                    publisher.publish(&KEY, event);
+                }
+                publisher
+            },
+        );
+        // One of them sleeps on: its worker computes.
+        relay.run();
+        twin.run();
+        assert!(sleeper.was_woken());
+        judge(&mut sleeper, &[1, 2], &hub);
+        drop((publisher, sleeper, hub));
+        relay.run();
+        twin.run();
+        assert!(relay.has_ended() && twin.has_ended());
+        drop((relay, twin));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn dropped_while_its_twin_works_against_publish() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let relay = hub.relay();
+        let mut twin = Runner::new(relay.twin());
+        let mut relay = Runner::new(relay);
+        relay.poll();
+        twin.poll();
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        assert!(sleeper.poll().is_pending(), "nothing yet");
+        publisher.publish(&KEY, payloads.make(1));
+        let event = payloads.make(2);
+        let ((), twin, publisher) = race3(
+            move || drop(relay),
+            move || {
+                twin.poll();
+                twin
+            },
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        assert!(sleeper.was_woken(), "also where nobody polls the twin again");
+        judge(&mut sleeper, &[1, 2], &hub);
+        drop((publisher, sleeper, hub, twin));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn overdue_publisher_against_relay() {
+    model(|| {
+        let payloads = Payloads::new();
+        // A quarter of one event, but at least one: every event but the first finds the relay overdue.
+        let (mut publisher, hub) = builder().retain_events(4).build();
+        let mut relay = Runner::new(hub.relay());
+        relay.poll();
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        assert!(sleeper.poll().is_pending(), "nothing yet");
+        publisher.publish(&KEY, payloads.make(1));
+        let event = payloads.make(2);
+        let (mut relay, publisher) = race(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        assert!(sleeper.was_woken(), "by the one or the other");
+        relay.run();
+        judge(&mut sleeper, &[1, 2], &hub);
+        drop((publisher, sleeper, hub, relay));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn close_against_relay_at_work() {
+    model(|| {
+        let Stage { payloads, mut publisher, hub, mut relay, mut sleeper } = Stage::new(1, false);
+        publisher.publish(&KEY, payloads.make(1));
+        let closing = hub.clone();
+        let (mut relay, ()) = race(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                closing.close(&KEY, keywake::CloseReason::KeyClosed);
+            },
+        );
+        assert!(sleeper.was_woken());
+        relay.run();
+        judge(&mut sleeper, &[1], &hub);
+        drop((publisher, sleeper, hub, relay));
+        payloads.assert_all_dropped();
+    });
+}
