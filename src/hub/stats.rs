@@ -21,6 +21,12 @@ pub struct Stats {
     pub empty_wakes: u64,
     /// Passes over the parked readers of a key.
     pub fan_outs: u64,
+    /// Of these, the ones that a publisher made though there is a relay: it was overdue, or too many keys waited for it.
+    pub fall_backs: u64,
+    /// Wakes of the relay.
+    pub relay_wakes: u64,
+    /// Publishes that found their key's readers about to be woken by the relay: no wake of their own was needed.
+    pub coalesced: u64,
     /// Gaps told.
     pub gaps: u64,
     /// Bytes of blocks and weighed events that readers can reach.

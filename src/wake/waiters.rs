@@ -226,7 +226,14 @@ impl Waiters {
             let budget = if state.is_closed() { usize::MAX } else { 1 };
             more.wake(&more.threads, THREADS, word, budget, woken);
         }
-        BoundLanes(lanes >> 1)
+        let bound = lanes & !THREADS;
+        if bound != 0 {
+            // They stay told until their relay comes by, so that a publish that finds it overdue comes here.
+            // AcqRel (pairs with `begin_bound`): as `mention`.
+            more.parked.fetch_or(bound, Ordering::AcqRel);
+            word.say(Waiting::ASIDE);
+        }
+        BoundLanes(bound >> 1)
     }
 
     /// A thread that was woken, or that finds its waker gone as it leaves, wakes the next ones.
@@ -268,9 +275,13 @@ impl Waiters {
 
     /// The relay begins a pass over a bound lane.
     pub(crate) fn begin_bound(&self, lane: u8, word: &Word) -> Pass {
-        if let Some(lane) = self.more().and_then(|more| more.lane(lane)) {
-            // AcqRel (pairs with `queue_bound`): what was counted before it was called is in the count below.
-            lane.queued.fetch_and(!DIRTY, Ordering::AcqRel);
+        if let Some(more) = self.more() {
+            // AcqRel (pairs with `mention`): as the swap in `wake_aside`: who parks after this says so again.
+            more.parked.fetch_and(!bound_bit(lane), Ordering::AcqRel);
+            if let Some(lane) = more.lane(lane) {
+                // AcqRel (pairs with `queue_bound`): what was counted before it was called is in the count below.
+                lane.queued.fetch_and(!DIRTY, Ordering::AcqRel);
+            }
         }
         Pass { target: target_of(word.observe()), place: Place::default(), left: false }
     }
@@ -393,12 +404,12 @@ fn say_left(word: &Word, waiting: Waiting, target: Target) -> bool {
 impl More {
     fn lane(&self, number: u8) -> Option<&BoundLane> {
         let mut place = &self.bound;
-        for _ in 0..=number {
+        for index in 0..=number {
             // Acquire (pairs with `publish_once`): its contents are visible.
             let lane = place.load(Ordering::Acquire);
             // SAFETY: W3: once published it lives as long as the topic.
             let lane = unsafe { lane.as_ref() }?;
-            if number == 0 {
+            if index == number {
                 return Some(lane);
             }
             place = &lane.next;
@@ -421,6 +432,7 @@ impl More {
         loop {
             let target = target_of(state);
             woken.left = false;
+            let before = woken.wakes;
             let is_through = slots.wake_behind(target, &mut Place::default(), budget, woken);
             if is_through && !woken.left {
                 return;
@@ -428,8 +440,10 @@ impl More {
             // AcqRel (pairs with the swap in `wake_aside`): as `mention`.
             self.parked.fetch_or(bit, Ordering::AcqRel);
             state = word.say(Waiting::ASIDE);
-            // Where the budget is used up, those who were woken come by again; otherwise an event that came since may have found nobody.
-            if !is_through || target_of(state) == target {
+            // Where somebody was woken and more are to be, he comes by again: but one who was to be may have turned out to have seen all.
+            // Where all were that are behind, an event that came since may have found nobody.
+            let is_handed_on = !is_through && woken.wakes > before;
+            if is_handed_on || is_through && target_of(state) == target {
                 return;
             }
         }

@@ -6,8 +6,10 @@ mod numbering;
 mod positions;
 mod publish;
 mod receive;
+mod relay;
 mod retention;
 mod snapshot;
 mod start;
 #[path = "../support/mod.rs"]
 mod support;
+mod threads;
