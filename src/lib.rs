@@ -15,8 +15,8 @@ mod wake;
 
 pub use buffer::{Event, EventRef};
 pub use hub::{
-    Builder, Hub, OnLastPublisher, PublishAtError, Publisher, Recv, Relay, RelayHandle, SeqError, SharedPublisher, SnapshotFailed,
-    SourcePublisher, Start, Stats, Subscription, TopicStats, hub,
+    Builder, Hub, OnLastPublisher, PublishAtError, Publisher, Recv, Relay, RelayHandle, SeqError, SharedPublisher,
+    SnapshotFailed, SourcePublisher, Start, Stats, Subscription, TopicStats, hub,
 };
 pub use position::{ParsePositionError, Position};
 pub use received::{CloseReason, Closed, Gap, GapCause, Published, Received, ReceivedRef, RecvTimeoutError, TryRecvError};

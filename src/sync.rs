@@ -40,6 +40,11 @@ mod real {
 
     pub(crate) use parking_lot::{Mutex, MutexGuard};
 
+    /// How a thread blocks and is woken.
+    pub(crate) mod thread {
+        pub(crate) use std::thread::{Thread, current, park, park_timeout};
+    }
+
     /// `std::cell::UnsafeCell` with loom's interface.
     #[derive(Debug, Default)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -74,6 +79,15 @@ mod model {
             atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
         },
     };
+
+    /// How a thread blocks and is woken. loom has no time: a wait with a limit ends by a wake only, or was over before it began.
+    pub(crate) mod thread {
+        pub(crate) use loom::thread::{Thread, current, park};
+
+        pub(crate) fn park_timeout(_: std::time::Duration) {
+            park();
+        }
+    }
 
     /// loom's mutex with parking_lot's interface: a panic in a model fails the model, so poison has nothing to tell.
     #[derive(Debug, Default)]

@@ -45,9 +45,9 @@ use std::{borrow::Borrow, error::Error, fmt, future::Future, hash::Hash, marker:
 
 pub use builder::{Builder, OnLastPublisher};
 pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, SourcePublisher};
+pub use relay::{Relay, RelayHandle};
 pub use snapshot::SnapshotFailed;
 pub use stats::{Stats, TopicStats};
-pub use relay::{Relay, RelayHandle};
 pub use subscription::Subscription;
 pub use waiting::Recv;
 

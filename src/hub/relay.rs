@@ -71,7 +71,16 @@ impl Relay {
     pub(crate) fn new<K: Send + Sync + 'static, T: Send + Sync + 'static>(pulse: &Arc<Pulse<K, T>>) -> Self {
         let server = pulse.add_server();
         let id = RelayHandle { hub: Arc::as_ptr(pulse).addr(), relay: server.id() };
-        Self { serving: Box::pin(Serving { pulse: Arc::clone(pulse), server, is_main: false, is_alive: false, timer: Timer::default() }), id }
+        Self {
+            serving: Box::pin(Serving {
+                pulse: Arc::clone(pulse),
+                server,
+                is_main: false,
+                is_alive: false,
+                timer: Timer::default(),
+            }),
+            id,
+        }
     }
 
     /// Its name, for readers that are to be woken by it.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Closed, Key, Received,
-    sync::{Arc, PlainArc},
+    sync::{Arc, PlainArc, thread},
     wake::{Lane, SlotId},
 };
 
@@ -170,8 +170,8 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             match left {
-                None => std::thread::park(),
-                Some(left) if !left.is_zero() => std::thread::park_timeout(left),
+                None => thread::park(),
+                Some(left) if !left.is_zero() => thread::park_timeout(left),
                 Some(_) => {}
             }
             blocked.unpark();
@@ -200,7 +200,7 @@ impl<K: Key, T: Send + Sync + 'static> Blocked<K, T> {
             slot: topic.waiters.take_slot(Lane::Thread),
             shared: Arc::clone(shared),
             topic: Arc::clone(topic),
-            waker: Waker::from(PlainArc::new(Unpark(std::thread::current()))),
+            waker: Waker::from(PlainArc::new(Unpark(thread::current()))),
             is_first: true,
             is_parked: false,
         }
@@ -236,7 +236,7 @@ impl<K: Key, T: Send + Sync + 'static> Drop for Blocked<K, T> {
 }
 
 /// Wakes a blocked thread.
-struct Unpark(std::thread::Thread);
+struct Unpark(thread::Thread);
 
 impl Wake for Unpark {
     fn wake(self: PlainArc<Self>) {

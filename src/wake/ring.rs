@@ -47,7 +47,11 @@ unsafe impl<I: Send> Sync for Ring<I> {}
 
 impl<I> Ring<I> {
     pub(crate) fn new() -> Self {
-        Self { word: Padded::new(AtomicU64::new(0)), cells: AtomicPtr::new(ptr::null_mut()), taken: Padded::new(AtomicU64::new(0)) }
+        Self {
+            word: Padded::new(AtomicU64::new(0)),
+            cells: AtomicPtr::new(ptr::null_mut()),
+            taken: Padded::new(AtomicU64::new(0)),
+        }
     }
 
     /// Whether a relay takes items out.

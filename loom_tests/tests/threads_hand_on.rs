@@ -1,0 +1,92 @@
+//! Of the threads that block on a key one is woken and wakes the next: none sleeps on, however those before it leave.
+
+use std::time::Duration;
+
+use keywake::{Received, RecvTimeoutError, Subscription};
+use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, race, race3};
+
+/// Blocks until there is an event.
+fn blocking(mut reader: Subscription<u8, Payload>) {
+    match reader.recv_blocking() {
+        Ok(Received::Event(event)) => assert_eq!(event.seq(), 1),
+        other => panic!("expected an event: {other:?}"),
+    }
+}
+
+#[test]
+fn two_blocked_threads_against_publish() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let (one, two) = (hub.subscribe(&KEY), hub.subscribe(&KEY));
+        let event = payloads.make(1);
+        let ((), (), publisher) = race3(
+            move || blocking(one),
+            move || blocking(two),
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        assert_eq!(hub.stats().empty_wakes, 0);
+        drop((publisher, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn blocked_thread_against_one_that_times_out_against_publish() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let (mut one, two) = (hub.subscribe(&KEY), hub.subscribe(&KEY));
+        let event = payloads.make(1);
+        let ((), (), publisher) = race3(
+            move || match one.recv_timeout(Duration::ZERO) {
+                // It leaves in either case, with a wake in its hands or without.
+                Ok(Received::Event(event)) => assert_eq!(event.seq(), 1),
+                Err(RecvTimeoutError::Timeout) => {}
+                other => panic!("expected an event or nothing: {other:?}"),
+            },
+            move || blocking(two),
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        drop((publisher, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn blocked_thread_and_parked_task_against_publish() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let (one, mut two) = (hub.subscribe(&KEY), Sleeper::new(hub.subscribe(&KEY)));
+        assert!(two.poll().is_pending(), "nothing yet");
+        let event = payloads.make(1);
+        let ((), publisher) = race(
+            move || blocking(one),
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        assert!(two.was_woken());
+        two.judge();
+        drop((publisher, hub, two));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn blocked_thread_against_close() {
+    model(|| {
+        let (publisher, hub) = builder().build();
+        let mut one = hub.subscribe(&KEY);
+        let ((), ()) = race(move || assert!(one.recv_blocking().is_err()), move || drop(publisher));
+        drop(hub);
+    });
+}
