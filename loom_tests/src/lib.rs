@@ -32,9 +32,9 @@ pub fn position(seq: u64) -> keywake::Position {
 }
 
 #[cfg(keywake_loom)]
-pub use explored::{model, race, race3};
+pub use explored::{model, model_within, race, race3};
 #[cfg(not(keywake_loom))]
-pub use stressed::{model, race, race3};
+pub use stressed::{model, model_within, race, race3};
 
 #[cfg(keywake_loom)]
 pub use loom::sync::atomic;
@@ -72,11 +72,19 @@ mod explored {
     /// # Panics
     /// If one of them does.
     pub fn model(f: impl Fn() + Send + Sync + 'static) {
+        model_within(usize::MAX, f);
+    }
+
+    /// The same with at most `preemptions` of them: for models that are large already then.
+    ///
+    /// # Panics
+    /// If one of the interleavings does.
+    pub fn model_within(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
         let began = Instant::now();
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&runs);
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(super::number_from_env("LOOM_MAX_PREEMPTIONS", 2));
+        builder.preemption_bound = Some(super::number_from_env("LOOM_MAX_PREEMPTIONS", 2).min(preemptions));
         builder.max_branches = MAX_BRANCHES;
         builder.check(move || {
             // Relaxed: a statistic.
@@ -139,6 +147,14 @@ mod stressed {
             f();
         }
         super::report(runs, "runs", began);
+    }
+
+    /// As [`model`].
+    ///
+    /// # Panics
+    /// If one of the runs does.
+    pub fn model_within(_: usize, f: impl Fn() + Send + Sync + 'static) {
+        model(f);
     }
 
     /// Lets threads go at about the same time, each a little earlier or later than in the run before.

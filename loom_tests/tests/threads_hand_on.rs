@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keywake::{Received, RecvTimeoutError, Subscription};
-use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, race, race3};
+use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, model_within, race, race3};
 
 /// Blocks until there is an event.
 fn blocking(mut reader: Subscription<u8, Payload>) {
@@ -15,7 +15,7 @@ fn blocking(mut reader: Subscription<u8, Payload>) {
 
 #[test]
 fn two_blocked_threads_against_publish() {
-    model(|| {
+    model_within(1, || {
         let payloads = Payloads::new();
         let (mut publisher, hub) = builder().build();
         let (one, two) = (hub.subscribe(&KEY), hub.subscribe(&KEY));
@@ -36,7 +36,7 @@ fn two_blocked_threads_against_publish() {
 
 #[test]
 fn blocked_thread_against_one_that_times_out_against_publish() {
-    model(|| {
+    model_within(1, || {
         let payloads = Payloads::new();
         let (mut publisher, hub) = builder().build();
         let (mut one, two) = (hub.subscribe(&KEY), hub.subscribe(&KEY));
