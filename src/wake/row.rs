@@ -2,7 +2,7 @@
 
 use std::{any::Any, mem::MaybeUninit, panic};
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Stamp, UnsafeCell};
 
 /// Slots of a full row. Two in models: more would only add interleavings of the same kind.
 pub(super) const WIDTH: usize = if cfg!(keywake_loom) { 2 } else { 32 };
@@ -22,24 +22,18 @@ pub(crate) unsafe trait Parked: Clone {
 }
 
 /// A cell for what is parked. Who may touch it is W1.
-pub(super) type Cell<P> = UnsafeCell<MaybeUninit<P>>;
+type Cell<P> = UnsafeCell<MaybeUninit<P>>;
 
-/// A borrowed row: `bits` holds P(arked) of slot i at bit i and H(eld) at bit 32 + i.
+/// `bits` holds P(arked) of slot i at bit i and H(eld) at bit 32 + i; the others are the caller's.
 #[derive(Debug)]
-pub(super) struct Row<'a, P> {
-    pub(super) bits: &'a AtomicU64,
+pub(super) struct Row<P: Parked, const N: usize> {
+    pub(super) bits: AtomicU64,
     /// The count that the slot's reader had seen when it parked, cut to 32 bits.
-    pub(super) seen: &'a [AtomicU32],
-    pub(super) cells: &'a [Cell<P>],
+    seen: [AtomicU32; N],
+    /// The owner's, who has no other four-byte hole for it: a row of one slot has this.
+    pub(super) spare: Stamp,
+    cells: [Cell<P>; N],
 }
-
-impl<P> Clone for Row<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for Row<'_, P> {}
 
 /// Whom a fan-out wakes: those who have not seen `count`, or everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +74,21 @@ pub(crate) struct Woken {
 }
 
 impl Woken {
-    fn wake(&mut self, parked: impl Parked) {
-        self.wakes += 1;
-        // A waker is user code: its panic must not cost the others their wake.
-        if let Err(payload) = panic::catch_unwind(panic::AssertUnwindSafe(|| parked.wake())) {
-            self.panic.get_or_insert(payload);
+    /// Wakes them all. They are user code: a panic of one must not cost the others their wake.
+    fn wake(&mut self, mut parked: impl Iterator<Item = impl Parked>) {
+        let mut go_on = true;
+        while go_on {
+            let wakes = &mut self.wakes;
+            let run = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+                for parked in &mut parked {
+                    *wakes += 1;
+                    parked.wake();
+                }
+            }));
+            go_on = run.is_err();
+            if let Err(payload) = run {
+                self.panic.get_or_insert(payload);
+            }
         }
     }
 }
@@ -95,14 +99,21 @@ impl std::fmt::Debug for Woken {
     }
 }
 
-impl<P: Parked> Row<'_, P> {
-    fn parked_mask(self) -> u64 {
-        (1 << self.cells.len()) - 1
+impl<P: Parked, const N: usize> Row<P, N> {
+    const PARKED: u64 = (1 << N) - 1;
+
+    pub(super) fn new() -> Self {
+        Self {
+            bits: AtomicU64::new(0),
+            seen: std::array::from_fn(|_| AtomicU32::new(0)),
+            spare: Stamp::default(),
+            cells: std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit())),
+        }
     }
 
     /// Whether a reader that had seen `seen` has something to read at `count`. Cut to 32 bits both: a reader that is parked has
     /// been passed by far fewer than 2^31 events, since the first of them wakes it.
-    fn is_behind(self, slot: usize, count: u64) -> bool {
+    fn is_behind(&self, slot: usize, count: u64) -> bool {
         // Relaxed: written before P was set, which the caller has acquired; a slot whose P it does not own it looks at again.
         let seen = self.seen[slot].load(Ordering::Relaxed);
         #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "arithmetic modulo 2^32")]
@@ -111,7 +122,7 @@ impl<P: Parked> Row<'_, P> {
     }
 
     /// Lays `new` into a slot. The slot is the caller's.
-    pub(super) fn put(self, slot: usize, count: u64, new: &P) -> Put {
+    pub(super) fn put(&self, slot: usize, count: u64, new: &P) -> Put {
         // Acquire (pairs with `release`): a cell whose H is off is no longer read.
         let mut bits = self.bits.load(Ordering::Acquire);
         if bits & parked(slot) != 0 {
@@ -141,7 +152,7 @@ impl<P: Parked> Row<'_, P> {
     }
 
     /// Takes out again what lies in a slot, if it is still there, and drops it. The answer is the bits before.
-    pub(super) fn take(self, slot: usize) -> u64 {
+    pub(super) fn take(&self, slot: usize) -> u64 {
         // AcqRel (pairs with `hold_behind` and `release`): whoever of the two takes P off has the cell; a fan-out that took it before is done with
         // what it did before releasing H, or H still shows.
         let bits = self.bits.fetch_and(!parked(slot), Ordering::AcqRel);
@@ -156,7 +167,7 @@ impl<P: Parked> Row<'_, P> {
     }
 
     /// Whether waking what lies in a held cell does for `new`.
-    fn holds(self, slot: usize, new: &P) -> bool {
+    fn holds(&self, slot: usize, new: &P) -> bool {
         self.cells[slot].with(|cell| {
             // SAFETY: W1: H showed, so the cell holds the bytes of what was last put there, and nobody writes them until the slot's owner,
             // who is us, puts in another. It may itself be woken and gone by now: the copy is neither dropped nor used but for what
@@ -168,40 +179,38 @@ impl<P: Parked> Row<'_, P> {
 
     /// Wakes parked readers that `target` is for, at most `budget` of them, which is counted down. False: there are more of them,
     /// and they stay parked.
-    pub(super) fn wake_behind(self, target: Target, budget: &mut usize, woken: &mut Woken) -> bool {
+    pub(super) fn wake_behind(&self, target: Target, budget: &mut usize, woken: &mut Woken) -> bool {
         let held = self.hold_behind(target, *budget, woken);
         let taken = held.taken;
-        if taken != 0 && taken & (taken - 1) == 0 {
+        if N == 1 && taken != 0 || taken.is_power_of_two() {
             // One: no list.
             let found = self.look_again(taken.trailing_zeros() as usize, target, woken);
             self.release(taken, if found.is_none() { taken } else { 0 }, woken);
-            if let Some(found) = found {
-                *budget -= 1;
-                woken.wake(found);
-            }
+            *budget -= usize::from(found.is_some());
+            woken.wake(found.into_iter());
         } else if taken != 0 {
             self.wake_several(taken, target, budget, woken);
         }
         held.is_all
     }
 
-    fn wake_several(self, taken: u64, target: Target, budget: &mut usize, woken: &mut Woken) {
-        let mut batch = Batch { parked: [const { MaybeUninit::uninit() }; WIDTH], at: 0, number: 0, woken };
+    fn wake_several(&self, taken: u64, target: Target, budget: &mut usize, woken: &mut Woken) {
+        let mut batch = Batch { parked: [const { MaybeUninit::uninit() }; WIDTH], at: 0, number: 0 };
         let mut back = 0;
         for slot in slots_of(taken) {
-            match self.look_again(slot, target, batch.woken) {
+            match self.look_again(slot, target, woken) {
                 Some(found) => batch.push(found),
                 None => back |= parked(slot),
             }
         }
         *budget -= batch.number;
-        self.release(taken, back, batch.woken);
-        batch.run();
+        self.release(taken, back, woken);
+        woken.wake(batch);
     }
 
     /// Takes out what lies in a held slot. `None`: between our look and our taking it, its reader took it back and parked anew,
     /// having seen all, so that the bits look the same; it stays parked.
-    fn look_again(self, slot: usize, target: Target, woken: &mut Woken) -> Option<P> {
+    fn look_again(&self, slot: usize, target: Target, woken: &mut Woken) -> Option<P> {
         if !target.all && !self.is_behind(slot, target.count) {
             return None;
         }
@@ -214,7 +223,7 @@ impl<P: Parked> Row<'_, P> {
     }
 
     /// Takes H off, and lets those of `back` stay parked.
-    fn release(self, taken: u64, back: u64, woken: &mut Woken) {
+    fn release(&self, taken: u64, back: u64, woken: &mut Woken) {
         // Release (pairs with the acquiring loads and read-modify-writes of `put` and `take`): the cells are not read after this. P
         // of those that stay parked was off since we took it, so the exclusive-or sets it.
         self.bits.fetch_xor((taken << 32) | back, Ordering::Release);
@@ -222,12 +231,12 @@ impl<P: Parked> Row<'_, P> {
     }
 
     /// Turns P into H for all that are behind, up to `budget`.
-    fn hold_behind(self, target: Target, budget: usize, woken: &mut Woken) -> Held {
+    fn hold_behind(&self, target: Target, budget: usize, woken: &mut Woken) -> Held {
         // Acquire (pairs with `put`): `seen` of those whose P shows is visible.
         let mut bits = self.bits.load(Ordering::Acquire);
         loop {
             let mut behind = 0;
-            for slot in slots_of(bits & self.parked_mask()) {
+            for slot in slots_of(bits & Self::PARKED) {
                 if target.all || self.is_behind(slot, target.count) {
                     behind |= parked(slot);
                 }
@@ -239,17 +248,18 @@ impl<P: Parked> Row<'_, P> {
             // AcqRel (pairs with `put`): what was laid down is visible; see there. Failure Acquire: `seen` of a newcomer is visible.
             match self.bits.compare_exchange_weak(bits, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    woken.left |= bits & self.parked_mask() & !behind != 0;
+                    woken.left |= bits & Self::PARKED & !behind != 0;
                     return Held { taken, is_all: taken == behind };
                 }
                 Err(current) => bits = current,
             }
         }
     }
+}
 
-    /// Drops what still lies here. The caller is the row's last user.
-    pub(super) fn clear(self) {
-        for slot in 0..self.cells.len() {
+impl<P: Parked, const N: usize> Drop for Row<P, N> {
+    fn drop(&mut self) {
+        for slot in 0..N {
             self.take(slot);
         }
     }
@@ -278,28 +288,30 @@ fn slots_of(mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// What was taken out of its cells. Each is woken, whatever the others do.
-struct Batch<'a, P> {
+/// What was taken out of its cells.
+struct Batch<P> {
     parked: [MaybeUninit<P>; WIDTH],
     at: usize,
     number: usize,
-    woken: &'a mut Woken,
 }
 
-impl<P: Parked> Batch<'_, P> {
+impl<P> Batch<P> {
     fn push(&mut self, parked: P) {
         self.parked[self.number].write(parked);
         self.number += 1;
     }
+}
 
-    fn run(&mut self) {
-        while self.at < self.number {
-            let at = self.at;
-            self.at += 1;
-            // SAFETY: W2: the first `number` were taken out of their cells, and each is read once, since `at` moves on.
-            let parked = unsafe { self.parked[at].assume_init_read() };
-            self.woken.wake(parked);
+impl<P> Iterator for Batch<P> {
+    type Item = P;
+
+    fn next(&mut self) -> Option<P> {
+        if self.at == self.number {
+            return None;
         }
+        self.at += 1;
+        // SAFETY: W2: the first `number` were taken out of their cells, and each is read once, since `at` moves on.
+        Some(unsafe { self.parked[self.at - 1].assume_init_read() })
     }
 }
 

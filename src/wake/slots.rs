@@ -1,9 +1,9 @@
 //! The parking slots of one topic: the first inline, the others in rows made as they are needed.
 
-use std::{fmt, mem::MaybeUninit, ptr};
+use std::{fmt, ptr};
 
-use super::row::{Cell, Parked, Put, Row, Target, WIDTH, Woken, parked};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering, Stamp, UnsafeCell};
+use super::row::{Parked, Put, Row, Target, WIDTH, Woken, parked};
+use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, Stamp};
 
 /// Rows of a group, which has one summary word. Two in models.
 const GROUP: usize = if cfg!(keywake_loom) { 2 } else { 64 };
@@ -13,57 +13,17 @@ const SEGMENTS: usize = 18;
 const BEFORE: u32 = 2;
 
 /// The first slot, in the topic itself: most keys have one reader.
-struct Seat<P> {
-    bits: AtomicU64,
-    seen: [AtomicU32; 1],
-    /// The topic's, which has no other four-byte hole for it.
-    spare: Stamp,
-    cell: [Cell<P>; 1],
-}
+type Seat<P> = Row<P, 1>;
 
 /// Bit of the seat's word that says whose it is: somebody's. (P and H of the one slot are bits 0 and 32.)
 const TAKEN: u64 = 1 << 1;
 
-impl<P: Parked> Seat<P> {
-    fn row(&self) -> Row<'_, P> {
-        Row { bits: &self.bits, seen: &self.seen, cells: &self.cell }
-    }
-}
-
-struct RowBox<P: Parked> {
-    bits: AtomicU64,
-    seen: [AtomicU32; WIDTH],
-    cells: [Cell<P>; WIDTH],
-}
-
-fn empty_cell<P>() -> Cell<P> {
-    UnsafeCell::new(MaybeUninit::uninit())
-}
-
-impl<P: Parked> RowBox<P> {
-    fn new() -> Self {
-        Self {
-            bits: AtomicU64::new(0),
-            seen: std::array::from_fn(|_| AtomicU32::new(0)),
-            cells: std::array::from_fn(|_| empty_cell()),
-        }
-    }
-
-    fn row(&self) -> Row<'_, P> {
-        Row { bits: &self.bits, seen: &self.seen, cells: &self.cells }
-    }
-}
-
-impl<P: Parked> Drop for RowBox<P> {
-    fn drop(&mut self) {
-        self.row().clear();
-    }
-}
+type FullRow<P> = Row<P, WIDTH>;
 
 /// Rows with one word that says in which of them somebody may be parked.
 struct Group<P: Parked> {
     summary: AtomicU64,
-    rows: [AtomicPtr<RowBox<P>>; GROUP],
+    rows: [AtomicPtr<FullRow<P>>; GROUP],
 }
 
 impl<P: Parked> Group<P> {
@@ -87,7 +47,7 @@ impl<P: Parked> Drop for Group<P> {
 
 /// All slots but the first.
 struct Rest<P: Parked> {
-    first: RowBox<P>,
+    first: FullRow<P>,
     segments: [AtomicPtr<Box<[Group<P>]>>; SEGMENTS],
     free: Mutex<FreeList>,
 }
@@ -158,6 +118,13 @@ impl SlotId {
 /// A group, and the index of a row in it.
 type InGroup<'a, P> = (&'a Group<P>, usize);
 
+/// Where a slot lies.
+struct Found<'a, P: Parked> {
+    row: &'a FullRow<P>,
+    slot: usize,
+    group: Option<InGroup<'a, P>>,
+}
+
 /// Where a pass goes on: at this row, the seat being 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place(u32);
@@ -175,13 +142,10 @@ unsafe impl<P: Parked + Send + Sync> Sync for Slots<P> {}
 
 impl<P: Parked> Slots<P> {
     pub(crate) fn new() -> Self {
-        Self {
-            seat: Seat { bits: AtomicU64::new(0), seen: [AtomicU32::new(0)], spare: Stamp::default(), cell: [empty_cell()] },
-            rest: AtomicPtr::new(ptr::null_mut()),
-        }
+        Self { seat: Seat::new(), rest: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// See `Seat::spare`.
+    /// See `Row::spare`.
     #[inline]
     pub(crate) fn spare(&self) -> &Stamp {
         &self.seat.spare
@@ -228,7 +192,7 @@ impl<P: Parked> Slots<P> {
 
     fn rest_or_make(&self) -> &Rest<P> {
         publish_once(&self.rest, || Rest {
-            first: RowBox::new(),
+            first: FullRow::new(),
             segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             free: Mutex::new(FreeList::default()),
         })
@@ -241,7 +205,10 @@ impl<P: Parked> Slots<P> {
     /// that finds it told has also seen the row that the slot lies in.
     #[inline]
     pub(crate) fn put(&self, id: SlotId, first: bool, count: u64, parked: &P) -> Put {
-        let Some((row, slot, group)) = self.find(id) else { unreachable!("a slot that was given out has a row") };
+        if id.0 == 0 {
+            return self.seat.put(0, count, parked);
+        }
+        let Some(Found { row, slot, group }) = self.find(id) else { unreachable!("a slot that was given out has a row") };
         let put = row.put(slot, count, parked);
         if let (Put::Parked, Some((group, index))) = (put, group) {
             group.mention(index, first);
@@ -252,26 +219,26 @@ impl<P: Parked> Slots<P> {
     /// Takes out of a slot what lies there. False: it did not any more.
     #[inline]
     pub(crate) fn take(&self, id: SlotId) -> bool {
-        self.find(id).is_some_and(|(row, slot, _)| row.take(slot) & parked(slot) != 0)
+        if id.0 == 0 {
+            return self.seat.take(0) & parked(0) != 0;
+        }
+        self.find(id).is_some_and(|Found { row, slot, .. }| row.take(slot) & parked(slot) != 0)
     }
 
-    #[inline]
-    fn find(&self, id: SlotId) -> Option<(Row<'_, P>, usize, Option<InGroup<'_, P>>)> {
-        if id.0 == 0 {
-            return Some((self.seat.row(), 0, None));
-        }
+    /// Where a slot lies that is not the seat.
+    fn find(&self, id: SlotId) -> Option<Found<'_, P>> {
         let rest = self.rest()?;
         let index = id.0 as usize - 1;
         let (row, slot) = (index / WIDTH, index % WIDTH);
         if row == 0 {
-            return Some((rest.first.row(), slot, None));
+            return Some(Found { row: &rest.first, slot, group: None });
         }
         let (group, index) = rest.group(row - 1)?;
         // Acquire (pairs with `publish_once`): its contents are visible.
         let row = group.rows[index].load(Ordering::Acquire);
         // SAFETY: W3: once published it lives as long as `self`.
         let row = unsafe { row.as_ref() }?;
-        Some((row.row(), slot, Some((group, index))))
+        Some(Found { row, slot, group: Some((group, index)) })
     }
 
     /// Wakes parked readers that `target` is for, from `place` on, and exactly as many as `budget` allows. True: the pass is through, and
@@ -282,7 +249,7 @@ impl<P: Parked> Slots<P> {
     pub(crate) fn wake_behind(&self, target: Target, place: &mut Place, budget: usize, woken: &mut Woken) -> bool {
         let mut budget = budget;
         if place.0 == 0 {
-            if !self.seat.row().wake_behind(target, &mut budget, woken) {
+            if !self.seat.wake_behind(target, &mut budget, woken) {
                 return false;
             }
             place.0 = 1;
@@ -323,12 +290,12 @@ impl<P: Parked> Rest<P> {
         // Beyond the last segment there are 2^28 tasks that wait for one key; 40 GB of them come first.
         let Some(place) = self.segments.get(segment) else { std::process::abort() };
         let groups = publish_once(place, || (0..length).map(|_| Group::new()).collect::<Box<[Group<P>]>>());
-        publish_once(&groups[index].rows[row % GROUP], RowBox::new);
+        publish_once(&groups[index].rows[row % GROUP], FullRow::new);
     }
 
     fn wake_behind(&self, target: Target, place: &mut Place, budget: &mut usize, woken: &mut Woken) -> bool {
         if place.0 == 1 {
-            if !self.first.row().wake_behind(target, budget, woken) {
+            if !self.first.wake_behind(target, budget, woken) {
                 return false;
             }
             place.0 = BEFORE;
@@ -373,7 +340,7 @@ impl<P: Parked> Group<P> {
             // SAFETY: W3: once published it lives as long as the topic.
             if let Some(row) = unsafe { row.as_ref() } {
                 let left_before = std::mem::replace(&mut woken.left, false);
-                let is_through = row.row().wake_behind(target, budget, woken);
+                let is_through = row.wake_behind(target, budget, woken);
                 if !is_through {
                     // The rows that we have not looked at, and this one.
                     // AcqRel (pairs with the one above): as `mention`.
@@ -414,7 +381,6 @@ pub(super) fn publish_once<T>(place: &AtomicPtr<T>, make: impl FnOnce() -> T) ->
 
 impl<P: Parked> Drop for Slots<P> {
     fn drop(&mut self) {
-        self.seat.row().clear();
         // Acquire (pairs with `publish_once`): the contents are visible to us, who drop them.
         let rest = self.rest.load(Ordering::Acquire);
         if !rest.is_null() {
