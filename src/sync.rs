@@ -45,6 +45,11 @@ mod real {
         pub(crate) use std::thread::{Thread, current, park, park_timeout};
     }
 
+    /// Reads what nobody else can reach any more. A model checks that all that others did with it came before.
+    pub(crate) fn read_exclusively(atomic: &mut AtomicU64) -> u64 {
+        *atomic.get_mut()
+    }
+
     /// `std::cell::UnsafeCell` with loom's interface.
     #[derive(Debug, Default)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -87,6 +92,10 @@ mod model {
         pub(crate) fn park_timeout(_: std::time::Duration) {
             park();
         }
+    }
+
+    pub(crate) fn read_exclusively(atomic: &mut AtomicU64) -> u64 {
+        atomic.with_mut(|value| *value)
     }
 
     /// loom's mutex with parking_lot's interface: a panic in a model fails the model, so poison has nothing to tell.

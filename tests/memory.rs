@@ -185,6 +185,48 @@ fn idle_key_with_a_reader_costs_a_few_hundred_bytes_whatever_it_may_retain() {
     assert!(per_key < 803 / 2, "{per_key} bytes per idle key");
 }
 
+/// Waiters' memory only: the handles stand in the list all the time.
+#[test]
+fn a_crowd_that_has_left_gives_back_what_it_waited_in() {
+    const CROWD: usize = 150_000;
+    let (_publisher, hub) = hub::<u64, u64>();
+    let mut subs: Vec<_> = (0..CROWD).map(|_| Some(hub.subscribe(&1))).collect();
+    let (_, peak) = cost(|| subs.iter_mut().flatten().for_each(park));
+    assert!(peak > signed(CROWD) * 20, "{peak} bytes hold the wakers of {CROWD}");
+    let mut random = 1_u64;
+    let (_, given_back) = cost(|| {
+        for left in (10..CROWD).rev() {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let index = usize::try_from(random >> 33).expect("31 bits") % (left + 1);
+            // Those that have left stand behind those that are left.
+            subs.swap(index, left);
+            subs[left] = None;
+        }
+    });
+    let kept = peak + given_back;
+    assert_eq!(hub.readers(&1), 10);
+    assert!(kept < peak / 10, "{kept} bytes of {peak} are kept for 10 readers");
+    // They were not lost on the way, and others may come.
+    let (_, again) = cost(|| {
+        let mut others: Vec<_> = (0..CROWD).map(|_| hub.subscribe(&1)).collect();
+        others.iter_mut().for_each(park);
+    });
+    assert!(again < 4_096, "{again} bytes are left of the next crowd");
+}
+
+#[test]
+fn reader_that_comes_and_goes_at_the_edge_of_a_row_allocates_nothing() {
+    let (_publisher, hub) = hub::<u64, u64>();
+    let guest = || park(&mut hub.subscribe(&1));
+    // The seat, a row, two rows, a group of 64 rows behind the first one.
+    for stay in [1, 33, 65, 33 + 64 * 32] {
+        let mut subs: Vec<_> = (0..stay).map(|_| hub.subscribe(&1)).collect();
+        subs.iter_mut().for_each(park);
+        guest();
+        assert_eq!(cost(|| (0..1_000).for_each(|_| guest())), (0, 0), "beside {stay} others");
+    }
+}
+
 // hyperlane-monorepo #4190, tokio mpsc #7355: what was used once was kept for ever.
 #[test]
 fn memory_of_events_is_given_back_when_their_topic_goes() {

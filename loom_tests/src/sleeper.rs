@@ -79,7 +79,7 @@ pub struct Sleeper {
     /// The rings before the last poll, if that left it asleep.
     asleep_at: Option<usize>,
     /// How often it was polled; each poll parks once at most, also one that then finds something after all.
-    polls: usize,
+    pub polls: usize,
 }
 
 impl Sleeper {

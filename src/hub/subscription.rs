@@ -595,7 +595,7 @@ impl<K: Key, T: Send + Sync + 'static> Drop for Subscription<K, T> {
         let mut panics = FirstPanic::default();
         panics.run(|| self.unpark());
         panics.run(|| self.reader.leave());
-        self.give_slot_back();
+        panics.run(|| self.give_slot_back());
         let topic = self.reader.home();
         if let Some(later) = self.shared.registry.leave(topic) {
             self.shared.settle_quietly(later, &mut panics);

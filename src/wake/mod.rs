@@ -7,22 +7,31 @@
 //!
 //! # Who may touch what, and when
 //! A slot has two bits in its row's word, P(arked) and H(eld).
-//! * **W1 Cells.** Neither P nor H: the cell is empty and the slot owner's. P: it holds a waker, and whoever takes P off by a
-//!   read-modify-write has it: the owner (to empty it), or a fan-out, which sets H in the same step. H: the fan-out and the owner
-//!   only read it, until the fan-out takes H off (or turns it back into P, the waker not taken out). A slot may change its owner at
-//!   any time: the new one meets the same bits.
+//! * **W1 Cells.** Neither P nor H: the cell is empty and the slot owner's. P: it holds a waker (or what acts as one: [`row::Parked`]), and
+//!   whoever takes P off by a read-modify-write has it: the owner (to empty it), or a fan-out, which sets H in the same step. H: the
+//!   fan-out and the owner only read it, until the fan-out takes H off (or turns it back into P, the waker not taken out). A slot may
+//!   change its owner at any time: the new one meets the same bits.
 //! * **W2 Wakes.** Wakers are taken out of their cells, H is taken off for the whole row, and only then are they woken, without any
 //!   lock; one that panics does not keep the others from theirs.
-//! * **W3 Rows.** Rows, groups and segments are made when first needed, published by one exchange, and live as long as the topic.
+//! * **W3 Rows.** The seat, the first row, and the groups of further ones, once made, live as long as the topic. A row of a group is linked
+//!   and unlinked with the free list locked: linked when a slot of it is given out, unlinked when none is any more and another such row
+//!   is kept in spare. So the owner of a slot need not care. A fan-out looks for rows as a *visitor*, who is counted; what is
+//!   unlinked lies in *limbo* until somebody finds that no visitor is there who came before (the cases are in `visitors.rs`). A row may
+//!   be made anew in the place of one that is in limbo. A fan-out that is at the old one misses nobody: had its exchange on the summary
+//!   come after a mention by a reader of the new one, it would have found the new one; so it came before, and that reader sees
+//!   the count that made it come (P1). A summary may tell of a row that is gone: its bit is taken off for nothing.
 //! * **P1 Parking against publishing.** The reader sets P, then the summary, then PARKED, then looks at the count; the publisher
 //!   counts, then takes PARKED off, then the summary, then looks at P. All of these but the looks are read-modify-writes on the same
 //!   words in opposite order, so one of the two sees the other. A reader may leave out a read-modify-write on the summary or on
 //!   the word if it sees the bit set: then the fan-out that takes the bit off has yet to come to the reader's row, or has been there
 //!   before the reader, who then sees the new count.
 
+mod group;
+mod rest;
 mod ring;
 mod row;
 mod slots;
+mod visitors;
 mod waiters;
 
 pub(crate) use ring::{Pushed, Ring};

@@ -2,7 +2,7 @@
 
 use std::{any::Any, mem::MaybeUninit, panic};
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Stamp, UnsafeCell};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Stamp, UnsafeCell, read_exclusively};
 
 /// Slots of a full row. Two in models: more would only add interleavings of the same kind.
 pub(super) const WIDTH: usize = if cfg!(keywake_loom) { 2 } else { 32 };
@@ -259,8 +259,11 @@ impl<P: Parked, const N: usize> Row<P, N> {
 
 impl<P: Parked, const N: usize> Drop for Row<P, N> {
     fn drop(&mut self) {
-        for slot in 0..N {
-            self.take(slot);
+        for slot in slots_of(read_exclusively(&mut self.bits) & Self::PARKED) {
+            self.cells[slot].with_mut(|cell| {
+                // SAFETY: W1: P is set, so the cell is full, and nobody else is left.
+                unsafe { cell.cast::<P>().drop_in_place() };
+            });
         }
     }
 }

@@ -1,103 +1,17 @@
-//! The parking slots of one topic: the first inline, the others in rows made as they are needed.
+//! The parking slots of one topic: the first inline, the others in rows.
 
 use std::{fmt, ptr};
 
-use super::row::{Parked, Put, Row, Target, WIDTH, Woken, parked};
-use crate::sync::{AtomicPtr, AtomicU64, Mutex, Ordering, Stamp};
-
-/// Rows of a group, which has one summary word. Two in models.
-const GROUP: usize = if cfg!(keywake_loom) { 2 } else { 64 };
-/// Segments of groups, each twice as long as the one before: room for 2^17 groups of 2,048 slots, which is 2^28 slots.
-const SEGMENTS: usize = 18;
-/// Rows that no summary tells of: the seat, and the first one of the others.
-const BEFORE: u32 = 2;
+use super::{
+    rest::{Found, Rest, publish_once},
+    row::{Parked, Put, Row, Target, Woken, parked},
+};
+use crate::sync::{AtomicPtr, Ordering, Stamp};
 
 /// The first slot, in the topic itself: most keys have one reader.
 type Seat<P> = Row<P, 1>;
-
 /// Bit of the seat's word that says whose it is: somebody's. (P and H of the one slot are bits 0 and 32.)
 const TAKEN: u64 = 1 << 1;
-
-type FullRow<P> = Row<P, WIDTH>;
-
-/// Rows with one word that says in which of them somebody may be parked.
-struct Group<P: Parked> {
-    summary: AtomicU64,
-    rows: [AtomicPtr<FullRow<P>>; GROUP],
-}
-
-impl<P: Parked> Group<P> {
-    fn new() -> Self {
-        Self { summary: AtomicU64::new(0), rows: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
-    }
-}
-
-impl<P: Parked> Drop for Group<P> {
-    fn drop(&mut self) {
-        for row in &self.rows {
-            // Acquire (pairs with `publish_once`): the row's contents are visible to us, who drop it.
-            let row = row.load(Ordering::Acquire);
-            if !row.is_null() {
-                // SAFETY: W3: made by `Box::into_raw`, published once, dropped here.
-                drop(unsafe { Box::from_raw(row) });
-            }
-        }
-    }
-}
-
-/// All slots but the first.
-struct Rest<P: Parked> {
-    first: FullRow<P>,
-    segments: [AtomicPtr<Box<[Group<P>]>>; SEGMENTS],
-    free: Mutex<FreeList>,
-}
-
-impl<P: Parked> Drop for Rest<P> {
-    fn drop(&mut self) {
-        for segment in &self.segments {
-            // Acquire (pairs with `publish_once`): the segment's contents are visible to us, who drop it.
-            let segment = segment.load(Ordering::Acquire);
-            if !segment.is_null() {
-                // SAFETY: W3: made by `Box::into_raw`, published once, dropped here.
-                drop(unsafe { Box::from_raw(segment) });
-            }
-        }
-    }
-}
-
-/// Which slots are given out; the lowest free one is given first, so that a crowd that has left leaves dense rows behind.
-#[derive(Default)]
-struct FreeList {
-    /// Per row, the slots given out.
-    used: Vec<u32>,
-    /// One bit per row that has a free slot.
-    open: Vec<u64>,
-}
-
-impl FreeList {
-    fn take(&mut self) -> (usize, usize) {
-        let found = self.open.iter().position(|&word| word != 0);
-        let row = found.map_or(self.used.len(), |word| word * 64 + self.open[word].trailing_zeros() as usize);
-        if row == self.used.len() {
-            self.used.push(0);
-            if row % 64 == 0 {
-                self.open.push(0);
-            }
-            self.open[row / 64] |= 1 << (row % 64);
-        }
-        let slot = self.used[row].trailing_ones() as usize;
-        self.used[row] |= 1 << slot;
-        if slot + 1 == WIDTH || self.used[row].trailing_ones() as usize >= WIDTH {
-            self.open[row / 64] &= !(1 << (row % 64));
-        }
-        (row, slot)
-    }
-
-    fn give_back(&mut self, row: usize, slot: usize) {
-        self.used[row] &= !(1 << slot);
-        self.open[row / 64] |= 1 << (row % 64);
-    }
-}
 
 /// A slot that a reader keeps: 0 is the seat, the others are counted through the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,16 +27,6 @@ impl SlotId {
     pub(crate) fn from_number(number: u32) -> Self {
         Self(number)
     }
-}
-
-/// A group, and the index of a row in it.
-type InGroup<'a, P> = (&'a Group<P>, usize);
-
-/// Where a slot lies.
-struct Found<'a, P: Parked> {
-    row: &'a FullRow<P>,
-    slot: usize,
-    group: Option<InGroup<'a, P>>,
 }
 
 /// Where a pass goes on: at this row, the seat being 0.
@@ -160,26 +64,20 @@ impl<P: Parked> Slots<P> {
                 return SlotId(0);
             }
         }
-        let rest = self.rest_or_make();
-        let (row, slot) = rest.free.lock().take();
-        if row > 0 {
-            rest.make_row(row - 1);
-        }
-        let number = u32::try_from(1 + row * WIDTH + slot);
-        // Not reached: `make_row` gives up at 2^28 slots.
+        let number = u32::try_from(1 + self.rest_or_make().take());
+        // Not reached: there are no more than 2^28 slots.
         SlotId(number.unwrap_or_else(|_| std::process::abort()))
     }
 
     /// Takes a slot back, out of which was taken what lay there.
+    ///
+    /// A panic of the drop of what an owner before has left in a row that is freed now surfaces when all is done.
     pub(crate) fn return_slot(&self, id: SlotId) {
         if id.0 == 0 {
             // Release (pairs with `take_slot`): the next owner comes after all we did.
             self.seat.bits.fetch_and(!TAKEN, Ordering::Release);
-            return;
-        }
-        let index = id.0 as usize - 1;
-        if let Some(rest) = self.rest() {
-            rest.free.lock().give_back(index / WIDTH, index % WIDTH);
+        } else if let Some(rest) = self.rest() {
+            rest.give_back(id.0 as usize - 1);
         }
     }
 
@@ -191,11 +89,7 @@ impl<P: Parked> Slots<P> {
     }
 
     fn rest_or_make(&self) -> &Rest<P> {
-        publish_once(&self.rest, || Rest {
-            first: FullRow::new(),
-            segments: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            free: Mutex::new(FreeList::default()),
-        })
+        publish_once(&self.rest, Rest::new)
     }
 
     /// Lays `parked` of a reader that has seen `count` events into its slot, and mentions it in the summary. Does not know the topic's
@@ -209,7 +103,7 @@ impl<P: Parked> Slots<P> {
             return self.seat.put(0, count, parked);
         }
         let Some(Found { row, slot, group }) = self.find(id) else { unreachable!("a slot that was given out has a row") };
-        let put = row.put(slot, count, parked);
+        let put = row.row.put(slot, count, parked);
         if let (Put::Parked, Some((group, index))) = (put, group) {
             group.mention(index, first);
         }
@@ -222,23 +116,12 @@ impl<P: Parked> Slots<P> {
         if id.0 == 0 {
             return self.seat.take(0) & parked(0) != 0;
         }
-        self.find(id).is_some_and(|Found { row, slot, .. }| row.take(slot) & parked(slot) != 0)
+        self.find(id).is_some_and(|Found { row, slot, .. }| row.row.take(slot) & parked(slot) != 0)
     }
 
     /// Where a slot lies that is not the seat.
     fn find(&self, id: SlotId) -> Option<Found<'_, P>> {
-        let rest = self.rest()?;
-        let index = id.0 as usize - 1;
-        let (row, slot) = (index / WIDTH, index % WIDTH);
-        if row == 0 {
-            return Some(Found { row: &rest.first, slot, group: None });
-        }
-        let (group, index) = rest.group(row - 1)?;
-        // Acquire (pairs with `publish_once`): its contents are visible.
-        let row = group.rows[index].load(Ordering::Acquire);
-        // SAFETY: W3: once published it lives as long as `self`.
-        let row = unsafe { row.as_ref() }?;
-        Some(Found { row, slot, group: Some((group, index)) })
+        self.rest()?.find(id.0 as usize - 1)
     }
 
     /// Wakes parked readers that `target` is for, from `place` on, and exactly as many as `budget` allows. True: the pass is through, and
@@ -254,134 +137,18 @@ impl<P: Parked> Slots<P> {
             }
             place.0 = 1;
         }
-        let is_through = self.rest().is_none_or(|rest| rest.wake_behind(target, place, &mut budget, woken));
-        if is_through {
-            *place = Place::default();
-        }
+        let mut from = place.0 as usize - 1;
+        let is_through = self.rest().is_none_or(|rest| rest.wake_behind(target, &mut from, &mut budget, woken));
+        #[expect(clippy::cast_possible_truncation, reason = "there are 2^24 rows")]
+        let at = 1 + from as u32;
+        place.0 = if is_through { 0 } else { at };
         is_through
     }
 }
 
-impl<P: Parked> Rest<P> {
-    /// The segment that group `group` is in, and its index there: segments hold 1, 1, 2, 4, 8, ... groups.
-    fn segment_of(group: usize) -> (usize, usize) {
-        match group {
-            0 => (0, 0),
-            _ => (group.ilog2() as usize + 1, group - (1 << group.ilog2())),
-        }
-    }
-
-    fn segment(&self, segment: usize) -> Option<&[Group<P>]> {
-        // Acquire (pairs with `publish_once`): its contents are visible.
-        let groups = self.segments.get(segment)?.load(Ordering::Acquire);
-        // SAFETY: W3: once published it lives as long as `self`.
-        unsafe { groups.as_ref() }.map(|groups| &**groups)
-    }
-
-    /// The group of a row behind the first one, and the row's index in it.
-    fn group(&self, row: usize) -> Option<InGroup<'_, P>> {
-        let (segment, index) = Self::segment_of(row / GROUP);
-        Some((&self.segment(segment)?[index], row % GROUP))
-    }
-
-    fn make_row(&self, row: usize) {
-        let (segment, index) = Self::segment_of(row / GROUP);
-        let length = if segment == 0 { 1 } else { 1 << (segment - 1) };
-        // Beyond the last segment there are 2^28 tasks that wait for one key; 40 GB of them come first.
-        let Some(place) = self.segments.get(segment) else { std::process::abort() };
-        let groups = publish_once(place, || (0..length).map(|_| Group::new()).collect::<Box<[Group<P>]>>());
-        publish_once(&groups[index].rows[row % GROUP], FullRow::new);
-    }
-
-    fn wake_behind(&self, target: Target, place: &mut Place, budget: &mut usize, woken: &mut Woken) -> bool {
-        if place.0 == 1 {
-            if !self.first.wake_behind(target, budget, woken) {
-                return false;
-            }
-            place.0 = BEFORE;
-        }
-        let mut row = (place.0 - BEFORE) as usize;
-        loop {
-            let (segment, index) = Self::segment_of(row / GROUP);
-            let Some(groups) = self.segment(segment) else { return true };
-            for group in &groups[index..] {
-                if let Err(stopped) = group.wake_behind(row % GROUP, target, budget, woken) {
-                    // Not cut: a row's number is below that of its slots.
-                    #[expect(clippy::cast_possible_truncation, reason = "there are 2^24 rows")]
-                    let stopped = (row - row % GROUP + stopped) as u32;
-                    place.0 = BEFORE + stopped;
-                    return false;
-                }
-                row += GROUP - row % GROUP;
-            }
-        }
-    }
-}
-
-impl<P: Parked> Group<P> {
-    /// Says that somebody may be parked in row `index`.
-    fn mention(&self, index: usize, first: bool) {
-        // Acquire (pairs with the swap in `wake_behind`): a bit that is still set has its fan-out yet to come, as PARKED (P1).
-        if first || self.summary.load(Ordering::Acquire) & (1 << index) == 0 {
-            // AcqRel (pairs with the swap in `wake_behind`): if the swap came first, we see the count that made it come.
-            self.summary.fetch_or(1 << index, Ordering::AcqRel);
-        }
-    }
-
-    /// From row `from` on. `Err`: it stopped at that row, in which there are more.
-    fn wake_behind(&self, from: usize, target: Target, budget: &mut usize, woken: &mut Woken) -> Result<(), usize> {
-        // AcqRel (pairs with `mention`): rows that are mentioned are visible; a read-modify-write even where nothing is set,
-        // so that a mention that comes after it sees the count that made us come (P1).
-        let mut summary = self.summary.fetch_and(!(u64::MAX << from), Ordering::AcqRel) & (u64::MAX << from);
-        while summary != 0 {
-            let index = summary.trailing_zeros() as usize;
-            // Acquire (pairs with `publish_once`): the row's contents are visible.
-            let row = self.rows[index].load(Ordering::Acquire);
-            // SAFETY: W3: once published it lives as long as the topic.
-            if let Some(row) = unsafe { row.as_ref() } {
-                let left_before = std::mem::replace(&mut woken.left, false);
-                let is_through = row.wake_behind(target, budget, woken);
-                if !is_through {
-                    // The rows that we have not looked at, and this one.
-                    // AcqRel (pairs with the one above): as `mention`.
-                    self.summary.fetch_or(summary, Ordering::AcqRel);
-                } else if woken.left {
-                    self.mention(index, true);
-                }
-                woken.left |= left_before;
-                if !is_through {
-                    return Err(index);
-                }
-            }
-            summary &= summary - 1;
-        }
-        Ok(())
-    }
-}
-
-/// Makes a thing where there is none; of several that try at once, one wins.
-pub(super) fn publish_once<T>(place: &AtomicPtr<T>, make: impl FnOnce() -> T) -> &T {
-    // Acquire (pairs with the exchange below): the contents are visible.
-    let mut found = place.load(Ordering::Acquire);
-    if found.is_null() {
-        let made = Box::into_raw(Box::new(make()));
-        // AcqRel (pairs with every load of the place): made before it is found. Failure Acquire: somebody else's contents are visible.
-        match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => found = made,
-            Err(other) => {
-                // SAFETY: W3: made by `Box::into_raw` above, and not published: ours alone.
-                drop(unsafe { Box::from_raw(made) });
-                found = other;
-            }
-        }
-    }
-    // SAFETY: W3: not null, and once published it lives as long as the place.
-    unsafe { &*found }
-}
-
 impl<P: Parked> Drop for Slots<P> {
     fn drop(&mut self) {
-        // Acquire (pairs with `publish_once`): the contents are visible to us, who drop them.
+        // Acquire (pairs with `rest_or_make`): the contents are visible to us, who drop them.
         let rest = self.rest.load(Ordering::Acquire);
         if !rest.is_null() {
             // SAFETY: W3: made by `Box::into_raw`, published once, dropped here.
@@ -398,34 +165,241 @@ impl<P: Parked> fmt::Debug for Slots<P> {
 
 #[cfg(all(test, not(keywake_loom)))]
 mod tests {
-    use std::task::Waker;
-
     use super::*;
+    use crate::{
+        sync::{PlainArc, Tally},
+        wake::row::WIDTH,
+    };
 
-    #[test]
-    fn segments_double_and_leave_no_hole() {
-        let mut next = (0, 0);
-        for group in 0..5000 {
-            let (segment, index) = Rest::<Waker>::segment_of(group);
-            if index == 0 && group > 0 {
-                assert_eq!(segment, next.0 + 1);
-            } else {
-                assert_eq!((segment, index), next);
-            }
-            let length = if segment == 0 { 1 } else { 1 << (segment - 1) };
-            assert!(index < length);
-            next = (segment, index + 1);
+    /// Counts its wakes.
+    #[derive(Clone)]
+    struct Bell(PlainArc<Tally>);
+
+    // SAFETY: addresses are compared.
+    unsafe impl Parked for Bell {
+        fn is_same(&self, other: &Self) -> bool {
+            PlainArc::ptr_eq(&self.0, &other.0)
+        }
+
+        fn again(&self) {
+            unreachable!("nobody is woken meanwhile");
+        }
+
+        fn wake(self) {
+            self.0.add(1);
+        }
+    }
+
+    impl Bell {
+        fn new() -> Self {
+            Self(PlainArc::new(Tally::new(0)))
+        }
+
+        /// How often it was woken, and how many copies there are elsewhere.
+        fn state(&self) -> (u64, usize) {
+            (self.0.get(), PlainArc::strong_count(&self.0) - 1)
+        }
+    }
+
+    struct Reader {
+        id: SlotId,
+        bell: Bell,
+    }
+
+    fn join(slots: &Slots<Bell>) -> Reader {
+        Reader { id: slots.take_slot(), bell: Bell::new() }
+    }
+
+    fn park(slots: &Slots<Bell>, reader: &Reader, count: u64) {
+        assert_eq!(slots.put(reader.id, true, count, &reader.bell), Put::Parked);
+    }
+
+    fn leave(slots: &Slots<Bell>, reader: &Reader) {
+        slots.take(reader.id);
+        slots.return_slot(reader.id);
+        assert_eq!(reader.bell.state().1, 0, "what was parked is gone");
+    }
+
+    fn crowd(slots: &Slots<Bell>, number: usize) -> Vec<Reader> {
+        (0..number).map(|_| join(slots)).collect()
+    }
+
+    /// A pass from the beginning to the end; how many it wakes.
+    fn wake_all(slots: &Slots<Bell>, count: u64) -> Woken {
+        let mut woken = Woken::default();
+        assert!(slots.wake_behind(Target { count, all: false }, &mut Place::default(), usize::MAX, &mut woken));
+        assert_eq!(woken.empty, 0);
+        woken
+    }
+
+    /// The same numbers in each run.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let high = usize::try_from(self.0 >> 33).expect("31 bits");
+            high % end
         }
     }
 
     #[test]
     fn the_lowest_free_slot_is_given_first() {
-        let mut free = FreeList::default();
-        let given: Vec<_> = (0..200).map(|_| free.take()).collect();
-        assert_eq!(given, (0..200).map(|i| (i / WIDTH, i % WIDTH)).collect::<Vec<_>>());
-        for (row, slot) in [(5, 3), (0, 31), (2, 0)] {
-            free.give_back(row, slot);
+        let slots = Slots::new();
+        let readers = crowd(&slots, 5_000);
+        assert!(readers.iter().zip(0..).all(|(reader, number)| reader.id.number() == number));
+        for number in [4_999, 161, 32, 3_000, 0, 33] {
+            leave(&slots, &readers[number]);
         }
-        assert_eq!([free.take(), free.take(), free.take(), free.take()], [(0, 31), (2, 0), (5, 3), (6, 8)]);
+        assert_eq!([(); 7].map(|()| join(&slots).id.number()), [0, 32, 33, 161, 3_000, 4_999, 5_000]);
+    }
+
+    #[test]
+    fn a_pass_keeps_to_its_budget_and_goes_on_where_it_stopped() {
+        for step in [1, 7, 31, 32, 33, 64, 1_000] {
+            let slots = Slots::new();
+            let readers = crowd(&slots, 3_000);
+            // Every third one has seen all.
+            for (number, reader) in readers.iter().enumerate() {
+                park(&slots, reader, u64::from(number % 3 == 0));
+            }
+            let (target, mut place, mut woken) = (Target { count: 1, all: false }, Place::default(), Woken::default());
+            let mut is_through = false;
+            while !is_through {
+                let before = woken.wakes;
+                is_through = slots.wake_behind(target, &mut place, step, &mut woken);
+                let wakes = usize::try_from(woken.wakes - before).expect("few");
+                assert!(if is_through { wakes <= step } else { wakes == step }, "{wakes} wakes");
+            }
+            assert_eq!((woken.wakes, woken.empty, woken.left, place), (2_000, 0, true, Place::default()));
+            for (number, reader) in readers.iter().enumerate() {
+                assert_eq!(reader.bell.state(), if number % 3 == 0 { (0, 1) } else { (1, 0) });
+            }
+            // Who has seen all was left where the next one finds him.
+            assert_eq!(wake_all(&slots, 2).wakes, 1_000);
+        }
+    }
+
+    #[test]
+    fn a_pass_that_ends_with_its_budget_is_through() {
+        let slots = Slots::new();
+        let readers = crowd(&slots, 100);
+        for reader in [0, 1, 40, 99] {
+            park(&slots, &readers[reader], 0);
+        }
+        let mut woken = Woken::default();
+        assert!(slots.wake_behind(Target { count: 1, all: false }, &mut Place::default(), 4, &mut woken));
+        assert_eq!((woken.wakes, woken.left), (4, false));
+    }
+
+    #[test]
+    fn what_a_pass_has_not_come_to_is_found_by_others() {
+        for budget in [0, 1, 2, 50, 2_085] {
+            let slots = Slots::new();
+            let readers = crowd(&slots, 2_200);
+            readers.iter().for_each(|reader| park(&slots, reader, 0));
+            let (mut place, mut woken) = (Place::default(), Woken::default());
+            assert!(!slots.wake_behind(Target { count: 1, all: false }, &mut place, budget, &mut woken));
+            assert!(!woken.left, "nobody has seen all");
+            assert_eq!((woken.wakes, wake_all(&slots, 1).wakes), (budget as u64, 2_200 - budget as u64));
+            // It finds nobody when it goes on, but who came and has seen less.
+            park(&slots, &readers[2_199], 0);
+            assert!(slots.wake_behind(Target { count: 1, all: false }, &mut place, 5, &mut woken));
+            assert_eq!(woken.wakes, budget as u64 + 1);
+        }
+    }
+
+    #[test]
+    fn everybody_is_woken_at_the_end() {
+        let slots = Slots::new();
+        let readers = crowd(&slots, 100);
+        readers.iter().for_each(|reader| park(&slots, reader, 7));
+        let mut woken = Woken::default();
+        assert!(slots.wake_behind(Target { count: 7, all: true }, &mut Place::default(), usize::MAX, &mut woken));
+        assert_eq!((woken.wakes, woken.empty, woken.left), (100, 0, false));
+    }
+
+    #[test]
+    fn a_row_whose_readers_have_left_is_given_back_but_one() {
+        let slots = Slots::new();
+        let rows = || slots.rest().map_or(0, Rest::rows);
+        let readers = crowd(&slots, 1 + WIDTH + 100 * WIDTH);
+        readers.iter().for_each(|reader| park(&slots, reader, 0));
+        assert_eq!(rows(), 100);
+        // Every second row, and one of the readers of every other row.
+        let of_row = |row: usize| 1 + WIDTH + row * WIDTH..1 + WIDTH + (row + 1) * WIDTH;
+        for row in 0..100 {
+            let leavers = if row % 2 == 0 { of_row(row) } else { of_row(row).start..of_row(row).start + 1 };
+            leavers.for_each(|number| leave(&slots, &readers[number]));
+        }
+        assert_eq!(rows(), 51, "the odd rows, and a spare one");
+        assert_eq!(wake_all(&slots, 1).wakes, 1 + WIDTH as u64 + 50 * (WIDTH as u64 - 1));
+        // The spare one is the lowest: its slots are given next, and then no row is spare.
+        let first = join(&slots);
+        assert_eq!((first.id.number() as usize, rows()), (of_row(0).start, 51));
+        for row in (1..100).step_by(2) {
+            (of_row(row).start + 1..of_row(row).end).for_each(|number| leave(&slots, &readers[number]));
+        }
+        assert_eq!(rows(), 2);
+        leave(&slots, &first);
+        assert_eq!(rows(), 1);
+    }
+
+    #[test]
+    fn who_comes_into_a_row_made_anew_is_found() {
+        let slots = Slots::new();
+        let (settlers, crowd) = (crowd(&slots, 1 + WIDTH), crowd(&slots, 3 * WIDTH));
+        let ids: Vec<_> = crowd.iter().map(|reader| reader.id).collect();
+        crowd.iter().for_each(|reader| park(&slots, reader, 0));
+        crowd.iter().for_each(|reader| leave(&slots, reader));
+        assert_eq!(slots.rest().map_or(0, Rest::rows), 1);
+        let anew: Vec<_> = (0..3 * WIDTH).map(|_| join(&slots)).collect();
+        assert_eq!(anew.iter().map(|reader| reader.id).collect::<Vec<_>>(), ids);
+        anew.iter().for_each(|reader| park(&slots, reader, 0));
+        assert_eq!(wake_all(&slots, 1).wakes, 3 * WIDTH as u64);
+        drop(settlers);
+    }
+
+    /// Joins, parks, passes of any budget and leaves in any order, against a list.
+    #[test]
+    fn any_order_does_what_a_list_does() {
+        let mut random = Random(1);
+        for _ in 0..20 {
+            let slots = Slots::new();
+            let mut count = 0;
+            // With the count at which each is parked.
+            let mut readers: Vec<(Reader, Option<u64>)> = Vec::new();
+            let most = 1 + random.below(300);
+            for _ in 0..2_000 {
+                match random.below(8) {
+                    0..3 if readers.len() < most => readers.push((join(&slots), None)),
+                    0..5 if !readers.is_empty() => {
+                        let index = random.below(readers.len());
+                        let (reader, parked_at) = &mut readers[index];
+                        park(&slots, reader, count);
+                        *parked_at = Some(count);
+                    }
+                    5 if !readers.is_empty() => {
+                        let (reader, _) = readers.swap_remove(random.below(readers.len()));
+                        leave(&slots, &reader);
+                    }
+                    6 => count += 1,
+                    _ => {
+                        let mut woken = Woken::default();
+                        let budget = random.below(most + 10);
+                        let is_through =
+                            slots.wake_behind(Target { count, all: false }, &mut Place::default(), budget, &mut woken);
+                        let behind = readers.iter().filter(|(_, at)| at.is_some_and(|at| at < count)).count();
+                        assert_eq!((woken.wakes, is_through), (behind.min(budget) as u64, behind <= budget));
+                        let woken = readers.iter_mut().filter(|(reader, _)| reader.bell.state().1 == 0);
+                        woken.for_each(|(_, at)| assert!(at.take().is_none_or(|at| at < count)));
+                    }
+                }
+            }
+            let parked = readers.iter().filter(|(_, at)| at.is_some()).count();
+            assert_eq!(wake_all(&slots, count + 1).wakes, parked as u64);
+            readers.iter().for_each(|(reader, _)| leave(&slots, reader));
+            assert!(slots.rest().map_or(0, Rest::rows) <= 1);
+        }
     }
 }

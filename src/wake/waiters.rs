@@ -3,8 +3,9 @@
 use std::{fmt, ptr, task::Waker};
 
 use super::{
+    rest::publish_once,
     row::{Parked, Put, Target, Woken},
-    slots::{Place, SlotId, Slots, publish_once},
+    slots::{Place, SlotId, Slots},
 };
 use crate::{
     buffer::word::{State, Waiting, Word},
