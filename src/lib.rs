@@ -21,6 +21,11 @@ pub use hub::{
 pub use position::{ParsePositionError, Position};
 pub use received::{CloseReason, Closed, Gap, GapCause, Published, Received, ReceivedRef, RecvTimeoutError, TryRecvError};
 
+/// The reference count, for its model.
+#[cfg(keywake_loom)]
+#[doc(hidden)]
+pub use sync::ModelledArc;
+
 /// How it is built.
 #[cfg(doc)]
 #[doc = include_str!("../ARCHITECTURE.md")]

@@ -29,14 +29,18 @@ impl<T> std::ops::Deref for Padded<T> {
     }
 }
 
+#[expect(unsafe_code, reason = "what is counted is shared without a lock, and freed by the last")]
+mod arc;
+#[cfg(not(keywake_loom))]
+pub(crate) use arc::Arc;
+#[cfg(keywake_loom)]
+pub use arc::ModelledArc;
+
 #[cfg(not(keywake_loom))]
 pub(crate) use real::*;
 #[cfg(not(keywake_loom))]
 mod real {
-    pub(crate) use std::sync::{
-        Arc,
-        atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    };
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
     pub(crate) use parking_lot::{Mutex, MutexGuard};
 
