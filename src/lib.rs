@@ -25,6 +25,10 @@ pub use received::{CloseReason, Closed, Gap, GapCause, Published, Received, Rece
 #[cfg(keywake_loom)]
 #[doc(hidden)]
 pub use sync::ModelledArc;
+/// Which cache lines were touched.
+#[cfg(keywake_count)]
+#[doc(hidden)]
+pub use sync::counting;
 
 /// How it is built.
 #[cfg(doc)]

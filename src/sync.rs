@@ -1,7 +1,12 @@
-//! The one door to atomics, locks, cells and reference counts: the real ones, or loom's under `cfg(keywake_loom)`.
+//! The one door to atomics, locks, cells and reference counts: the real ones; loom's under `cfg(keywake_loom)`; or real ones that note
+//! which cache lines they touch, under `cfg(keywake_count)`.
 //!
 //! Everything that takes part in a protocol comes from here, so that the models in `loom_tests` see the very code that runs in
-//! production. Nothing else in the crate names `std::sync`, `std::cell::UnsafeCell`, `parking_lot` or `loom`.
+//! production, and `tests/counted.rs` sees all of it that threads share. Nothing else in the crate names `std::sync`,
+//! `std::cell::UnsafeCell`, `parking_lot` or `loom`.
+
+#[cfg(all(keywake_loom, keywake_count))]
+compile_error!("a model or a counting build, not both");
 
 /// Shares a value whose sharing is no part of any protocol (an error, a thread's waker); it must be the real one, since it
 /// shows in the public interface or crosses into `std::task`.
@@ -29,6 +34,28 @@ impl<T> std::ops::Deref for Padded<T> {
     }
 }
 
+/// A value that does not change any more once it is shared: to read it is a plain load, which the counting build counts.
+#[derive(Debug, Default)]
+pub(crate) struct Fixed<T>(T);
+
+impl<T> Fixed<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> std::ops::Deref for Fixed<T> {
+    type Target = T;
+
+    #[inline]
+    #[cfg_attr(keywake_count, track_caller)]
+    fn deref(&self) -> &T {
+        #[cfg(keywake_count)]
+        counting::note(counting::Access::Fixed, std::ptr::from_ref(self).addr(), size_of::<T>());
+        &self.0
+    }
+}
+
 #[expect(unsafe_code, reason = "what is counted is shared without a lock, and freed by the last")]
 mod arc;
 #[cfg(not(keywake_loom))]
@@ -36,9 +63,18 @@ pub(crate) use arc::Arc;
 #[cfg(keywake_loom)]
 pub use arc::ModelledArc;
 
-#[cfg(not(keywake_loom))]
+#[cfg(keywake_count)]
+#[expect(unsafe_code, reason = "the address of a mutex's lock")]
+#[expect(dead_code, reason = "the interface of the real ones; not everything is in use")]
+mod counted;
+#[cfg(keywake_count)]
+pub mod counting;
+#[cfg(keywake_count)]
+pub(crate) use counted::*;
+
+#[cfg(not(any(keywake_loom, keywake_count)))]
 pub(crate) use real::*;
-#[cfg(not(keywake_loom))]
+#[cfg(not(any(keywake_loom, keywake_count)))]
 mod real {
     pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -123,7 +159,11 @@ mod model {
 
 pub(crate) use tally::{Stamp, Tally};
 mod tally {
+    #[cfg(not(keywake_count))]
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    #[cfg(keywake_count)]
+    use super::{AtomicU32, AtomicU64, Ordering};
 
     /// A count of the past, cut to 32 bits; as a `Tally` no part of any protocol.
     #[derive(Debug, Default)]
@@ -132,6 +172,7 @@ mod tally {
     #[expect(clippy::cast_possible_truncation, reason = "arithmetic modulo 2^32")]
     impl Stamp {
         #[inline]
+        #[cfg_attr(keywake_count, track_caller)]
         pub(crate) fn set(&self, count: u64) {
             // Relaxed: it orders nothing, and the last of several stays.
             self.0.store(count as u32, Ordering::Relaxed);
@@ -139,6 +180,7 @@ mod tally {
 
         /// How long ago it is at `count`; 0 for one to come.
         #[inline]
+        #[cfg_attr(keywake_count, track_caller)]
         pub(crate) fn until(&self, count: u64) -> u64 {
             // Relaxed: it orders nothing.
             let ago = (count as u32).wrapping_sub(self.0.load(Ordering::Relaxed));
@@ -157,6 +199,7 @@ mod tally {
         }
 
         #[inline]
+        #[cfg_attr(keywake_count, track_caller)]
         pub(crate) fn get(&self) -> u64 {
             // Relaxed: a tally orders nothing.
             self.0.load(Ordering::Relaxed)
@@ -164,12 +207,14 @@ mod tally {
 
         /// Adds; the answer is the value before.
         #[inline]
+        #[cfg_attr(keywake_count, track_caller)]
         pub(crate) fn add(&self, n: u64) -> u64 {
             // Relaxed: additions of several threads all count; they order nothing.
             self.0.fetch_add(n, Ordering::Relaxed)
         }
 
         #[inline]
+        #[cfg_attr(keywake_count, track_caller)]
         pub(crate) fn sub(&self, n: u64) {
             // Relaxed: subtractions of several threads all count; they order nothing.
             self.0.fetch_sub(n, Ordering::Relaxed);
@@ -177,6 +222,7 @@ mod tally {
 
         /// For a tally that one thread at a time changes: a plain store is cheaper than a read-modify-write.
         #[inline]
+        #[cfg_attr(keywake_count, track_caller)]
         pub(crate) fn set(&self, value: u64) {
             // Relaxed: one thread at a time stores.
             self.0.store(value, Ordering::Relaxed);

@@ -1,14 +1,14 @@
 //! What the events of a hub weigh: in reach of readers, and kept alive by somebody though no longer in reach.
 
-use crate::sync::Tally;
+use crate::sync::{Padded, Tally};
 
 /// The tallies of one hub, in bytes. Blocks hold it, since an event may outlive its hub. Sums that only grow: the writer's own needs no
 /// read-modify-write, and each of the others one.
 #[derive(Debug)]
 pub(crate) struct Account {
     epoch: u64,
-    /// Came into reach; the writer alone changes it.
-    retained: Tally,
+    /// Came into reach; the writer alone changes it, and with a weigher at each publish: not beside what readers change.
+    retained: Padded<Tally>,
     /// Went out of reach.
     evicted: Tally,
     /// Were never in reach: of snapshots.
@@ -18,7 +18,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(epoch: u64) -> Self {
-        Self { epoch, retained: Tally::new(0), evicted: Tally::new(0), pinned: Tally::new(0), freed: Tally::new(0) }
+        Self { epoch, retained: Padded::default(), evicted: Tally::new(0), pinned: Tally::new(0), freed: Tally::new(0) }
     }
 
     /// The identity of the hub.

@@ -69,7 +69,8 @@ pub(crate) struct Tallies {
     pub(crate) fan_outs: Tally,
     pub(crate) wakes: Tally,
     pub(crate) empty: Tally,
-    pub(crate) gaps: Tally,
+    /// Readers' own: not beside what publishers count.
+    pub(crate) gaps: Padded<Tally>,
     /// Fan-outs that a publisher did though there is a relay.
     pub(crate) fall_backs: Tally,
     pub(crate) relay_wakes: Tally,

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     CloseReason, Gap, GapCause, Key, OnLastPublisher, Position,
     buffer::{BlockRef, account::Account, chain::Waste, limits::Limits, reader::Lost},
-    sync::{Arc, Mutex, Padded, PlainOnce, Tally},
+    sync::{Arc, Fixed, Mutex, Padded, PlainOnce, Tally},
     trace,
 };
 
@@ -55,19 +55,20 @@ pub(crate) struct Config<T> {
 /// See the module.
 pub(crate) struct Shared<K, T> {
     /// Only read, once it is made: away from the count of handles, which changes with each that comes or goes.
-    pub(crate) config: Padded<Config<T>>,
+    pub(crate) config: Padded<Fixed<Config<T>>>,
     pub(crate) registry: Registry<K, T>,
     /// Apart, for relays: see there.
     pub(crate) pulse: Arc<Pulse<K, T>>,
     pub(crate) account: Arc<Account>,
-    /// Chains of blocks to be freed bit by bit, and how many.
-    lane: Mutex<Vec<BlockRef<T>>>,
-    lane_length: Tally,
-    pub(crate) flights: Flights<T>,
+    /// Chains of blocks to be freed bit by bit. Readers of any key lock this and what follows: not beside what each publish reads.
+    lane: Padded<Mutex<Vec<BlockRef<T>>>>,
+    /// How many those are. Each publish looks.
+    lane_length: Padded<Tally>,
+    pub(crate) flights: Padded<Flights<T>>,
     /// Ranges that the source lost, by their ends; the newest few.
-    losses: Mutex<Vec<(u64, u64, GapCause)>>,
-    hasher: KeyHasher,
-    started: Instant,
+    losses: Padded<Mutex<Vec<(u64, u64, GapCause)>>>,
+    hasher: Fixed<KeyHasher>,
+    started: Fixed<Instant>,
     /// Why it was shut down: the first reason.
     shut_down: PlainOnce<CloseReason>,
 }
@@ -82,14 +83,14 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             registry: Registry::new(config.max_topics, config.max_tombstones, keep, config.start_seq),
             pulse: Arc::new(Pulse::new(config.start_seq, config.limits.events, config.min_fanout_interval)),
             account: Arc::new(Account::new(config.epoch)),
-            lane: Mutex::new(Vec::new()),
-            lane_length: Tally::new(0),
-            flights: Flights::default(),
-            losses: Mutex::new(Vec::new()),
-            hasher: KeyHasher::default(),
+            lane: Padded::default(),
+            lane_length: Padded::default(),
+            flights: Padded::default(),
+            losses: Padded::default(),
+            hasher: Fixed::default(),
             shut_down: PlainOnce::new(),
-            started: Instant::now(),
-            config: Padded::new(config),
+            started: Fixed::new(Instant::now()),
+            config: Padded::new(Fixed::new(config)),
         }
     }
 
@@ -116,7 +117,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
     }
 
     pub(crate) fn stamp_of(&self, now: Instant) -> u64 {
-        u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(now.saturating_duration_since(*self.started).as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Does what was put off until no lock is held: wakes, tears down, drops. The first panic of user code goes on when all is done.

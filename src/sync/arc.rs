@@ -23,6 +23,7 @@ unsafe impl<T: Send + Sync> Sync for Arc<T> {}
 // The value stays where it is, whatever becomes of the pointer.
 impl<T> Unpin for Arc<T> {}
 
+#[cfg_attr(keywake_loom, expect(dead_code, reason = "its model needs no more than a count"))]
 impl<T> Arc<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(NonNull::from(Box::leak(Box::new(Counted { count: AtomicUsize::new(1), value }))))
