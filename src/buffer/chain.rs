@@ -55,6 +55,8 @@ pub(crate) struct Entrance<T> {
 pub(crate) struct Appended {
     /// The topic's word before it: who may be parked.
     pub(crate) before: State,
+    /// It said that the topic stands in the relay's ring.
+    pub(crate) queued: bool,
     /// A block was started for it.
     pub(crate) started: bool,
     /// The count before the first entry of the block that it is in.
@@ -153,12 +155,12 @@ impl<T> Chain<T> {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Appends, in the one writer's hands. `Err` gives the event back: the topic is dead. `relayed`: as for `Word::append`.
+    /// Appends, in the one writer's hands. `Err` gives the event back: the topic is dead. `has_relay`: as for `Word::append`.
     #[inline]
     pub(crate) fn append(
         &self,
         incoming: Incoming<T>,
-        relayed: bool,
+        has_relay: impl Fn() -> bool,
         limits: &Limits,
         account: &Arc<Account>,
         garbage: &mut Garbage<T>,
@@ -195,11 +197,11 @@ impl<T> Chain<T> {
         }
         // Release (pairs with `last_seq`): whoever reads this seq sees that we are inside.
         self.last.store(seq, Ordering::Release);
-        if let Some(before) = self.word.append(inside, relayed) {
+        if let Some((before, queued)) = self.word.append(inside, has_relay) {
             if started {
                 self.retain(limits, stamp, account, garbage);
             }
-            return Ok(Appended { before, started, base: inside.count() - u64::from(index) });
+            return Ok(Appended { before, queued, started, base: inside.count() - u64::from(index) });
         }
         if weight != 0 {
             self.bytes.sub(weight);

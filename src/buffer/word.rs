@@ -151,17 +151,18 @@ impl Word {
     /// The writer makes one more event visible and goes out, unless the topic has died meanwhile: what readers can see cannot be
     /// taken back, so this must be one step. `inside` is what `enter` returned. The answer is the state before, or `None` if dead.
     ///
-    /// With `relayed` it says QUEUED in the same step where the state before `is_to_queue`; the caller then puts the topic into the ring.
+    /// Where the state before `is_to_queue`, and there is a relay, it says QUEUED in the same step, which the answer tells, too: the caller
+    /// then puts the topic into the ring. Whether there is one is not asked where nobody waits: the answer lies where relays write.
     #[inline]
-    pub(crate) fn append(&self, inside: State, relayed: bool) -> Option<State> {
+    pub(crate) fn append(&self, inside: State, has_relay: impl Fn() -> bool) -> Option<(State, bool)> {
         let mut word = inside.0 | BUSY;
         while word & DEAD == 0 {
-            let queued = if relayed && State(word).is_to_queue() { QUEUED } else { 0 };
+            let queued = if State(word).is_to_queue() && has_relay() { QUEUED } else { 0 };
             let next = (word & !(BUSY | SEALED) | queued) + (1 << COUNT_SHIFT);
             // Release (pairs with `observe`, `take`, `retire`): the entry is written before it is counted. Failure
             // Relaxed: nothing is read on the strength of it; a dead word is followed by `exit`, which acquires.
             match self.0.compare_exchange_weak(word, next, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return Some(State(word)),
+                Ok(_) => return Some((State(word), queued != 0)),
                 Err(current) => word = current,
             }
         }

@@ -103,12 +103,8 @@ impl<K, T> After<K, T> {
     }
 
     /// An append met somebody who waits.
-    fn wake(&mut self, topic: &TopicArc<K, T>, before: State, relayed: bool, pulse: &Pulse<K, T>) {
-        if !relayed {
-            if before.has(Waiting::TASKS) {
-                push_once(&mut self.wake, topic);
-            }
-        } else if before.is_to_queue() {
+    fn wake(&mut self, topic: &TopicArc<K, T>, before: State, queued: bool, pulse: &Pulse<K, T>) {
+        if queued {
             topic.waiters.note_queued(before.count());
             // SAFETY: W4: the writer is in its exclusive section, and asked whether there is room since the last time.
             match unsafe { pulse.push(Arc::clone(topic)) } {
@@ -116,13 +112,15 @@ impl<K, T> After<K, T> {
                 Pushed::Asleep => self.rouse = true,
                 Pushed::Gone => self.drain = true,
             }
-        } else if before.is_relayed() {
+        } else if before.is_relayed() && pulse.has_relay() {
             let coalesced = &pulse.progress.coalesced;
             coalesced.set(coalesced.get() + 1);
             if pulse.is_overdue(topic.waiters.queued_for(before.count())) {
                 topic.waiters.note_queued(before.count());
                 push_once(&mut self.wake, topic);
             }
+        } else if before.has(Waiting::TASKS) {
+            push_once(&mut self.wake, topic);
         }
         if before.has(Waiting::ASIDE) {
             push_once(&mut self.aside, topic);
@@ -248,10 +246,10 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         for topic in self.index.iter().flatten() {
             let mark = Incoming { seq: last, event: None, weight: 0, stamp };
             let Shared { config, account, .. } = &*self.shared;
-            let relayed = self.pulse.has_relay();
-            if let Ok(appended) = topic.chain.append(mark, relayed, &config.limits, account, &mut self.after.garbage) {
+            let has_relay = || self.pulse.has_relay();
+            if let Ok(appended) = topic.chain.append(mark, has_relay, &config.limits, account, &mut self.after.garbage) {
                 if appended.before.has_any() {
-                    self.after.wake(topic, appended.before, relayed, &self.pulse);
+                    self.after.wake(topic, appended.before, appended.queued, &self.pulse);
                 }
             }
         }
@@ -300,13 +298,13 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
             return Err(Refused { incoming, is_dead: false });
         };
         let Shared { config, account, .. } = &*self.shared;
-        let relayed = self.pulse.has_relay();
-        let appended = match topic.chain.append(incoming, relayed, &config.limits, account, &mut self.after.garbage) {
+        let has_relay = || self.pulse.has_relay();
+        let appended = match topic.chain.append(incoming, has_relay, &config.limits, account, &mut self.after.garbage) {
             Ok(appended) => appended,
             Err(incoming) => return Err(Refused { incoming, is_dead: true }),
         };
         if appended.before.has_any() {
-            self.after.wake(topic, appended.before, relayed, &self.pulse);
+            self.after.wake(topic, appended.before, appended.queued, &self.pulse);
         }
         if let Some(budget) = &mut self.budget {
             let After { garbage, topics, .. } = &mut self.after;

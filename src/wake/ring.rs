@@ -2,7 +2,7 @@
 
 use std::{fmt, mem::MaybeUninit, ptr};
 
-use crate::sync::{AtomicPtr, AtomicU64, Ordering, Padded, UnsafeCell};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering, Padded, Tally, UnsafeCell};
 
 /// Places of a ring: topics that wait for the relay at once. Where it is full the relay is behind, and the publisher wakes by itself.
 const LENGTH: usize = if cfg!(keywake_loom) { 2 } else { 4096 };
@@ -23,6 +23,8 @@ pub(crate) struct Ring<I> {
     cells: AtomicPtr<Cells<I>>,
     /// Items taken out so far.
     taken: Padded<AtomicU64>,
+    /// The producer's own copy of `taken`, which may lag behind: where that is, relays write with every item.
+    seen: Padded<Tally>,
 }
 
 const ASLEEP: u64 = 1;
@@ -51,6 +53,7 @@ impl<I> Ring<I> {
             word: Padded::new(AtomicU64::new(0)),
             cells: AtomicPtr::new(ptr::null_mut()),
             taken: Padded::new(AtomicU64::new(0)),
+            seen: Padded::default(),
         }
     }
 
@@ -60,7 +63,7 @@ impl<I> Ring<I> {
         self.word.load(Ordering::Relaxed) & ALIVE != 0
     }
 
-    /// Whether the producer may push one item: a relay is there, and a place is free.
+    /// Whether the producer, who alone calls this, may push one item: a relay is there, and a place is free.
     #[inline]
     pub(crate) fn accepts(&self) -> bool {
         // Acquire (pairs with `open`): the cells are there.
@@ -70,8 +73,13 @@ impl<I> Ring<I> {
 
     #[inline]
     fn has_room(&self, pushed: u64) -> bool {
+        if pushed - self.seen.get() < LENGTH as u64 {
+            return true;
+        }
         // Acquire (pairs with `take`): the item that lay in the place that is free is out of it.
-        pushed - self.taken.load(Ordering::Acquire) < LENGTH as u64
+        let taken = self.taken.load(Ordering::Acquire);
+        self.seen.set(taken);
+        pushed - taken < LENGTH as u64
     }
 
     /// Lays an item in.
