@@ -111,6 +111,24 @@ mod real {
             f(self.0.get())
         }
     }
+
+    /// Stands, for the models, for plain memory or a reference whose use a protocol orders. Nothing in the real build.
+    #[derive(Debug)]
+    pub(crate) struct Witness;
+
+    impl Witness {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+
+        /// What this stands for is used; many may do so at once.
+        #[inline(always)]
+        pub(crate) fn used(&self) {}
+
+        /// What this stands for ends: every use has happened before.
+        #[inline(always)]
+        pub(crate) fn ended(&self) {}
+    }
 }
 
 #[cfg(keywake_loom)]
@@ -136,6 +154,24 @@ mod model {
 
     pub(crate) fn read_exclusively(atomic: &mut AtomicU64) -> u64 {
         atomic.with_mut(|value| *value)
+    }
+
+    /// A cell with nothing in it, for loom to see that all uses come after its making and before its end.
+    #[derive(Debug)]
+    pub(crate) struct Witness(UnsafeCell<()>);
+
+    impl Witness {
+        pub(crate) fn new() -> Self {
+            Self(UnsafeCell::new(()))
+        }
+
+        pub(crate) fn used(&self) {
+            self.0.with(|_| ());
+        }
+
+        pub(crate) fn ended(&self) {
+            self.0.with_mut(|_| ());
+        }
     }
 
     /// loom's mutex with parking_lot's interface: a panic in a model fails the model, so poison has nothing to tell.

@@ -149,6 +149,42 @@ fn sweep_of_the_newest_block_against_publish_and_recv() {
     });
 }
 
+/// A sweep takes blocks away that the writer is just linking one after the other.
+#[test]
+fn sweep_of_linked_blocks_against_publish() {
+    model(|| {
+        let payloads = Payloads::new();
+        let age = Duration::from_secs(3_600);
+        let (publisher, hub) = builder().retain_events(1).retain_for(age).build();
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        let publisher = publish_all(publisher, vec![payloads.make(1)]);
+        let (sweeping, events) = (hub.clone(), vec![payloads.make(2), payloads.make(3)]);
+        let ((), publisher) = race(move || sweeping.sweep(Instant::now() + 2 * age), move || publish_all(publisher, events));
+        judge(&mut [&mut sleeper], &[1, 2, 3]);
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A sweep cuts the link that a reader is just following: the reader comes out before SEVERED shows, or after it, or was never in.
+#[test]
+fn sweep_of_a_link_against_recv() {
+    model(|| {
+        let payloads = Payloads::new();
+        let age = Duration::from_secs(3_600);
+        let (publisher, hub) = builder().retain_events(2).retain_for(age).build();
+        let sleeper = Sleeper::new(hub.subscribe(&KEY));
+        let publisher = publish_all(publisher, (1..=3).map(|id| payloads.make(id)).collect());
+        let sleeper = sleeper.polled(2);
+        assert_eq!(sleeper.told.seqs, [1, 2], "blocks of two events");
+        let sweeping = hub.clone();
+        let (mut sleeper, ()) = race(move || sleeper.polled(1), move || sweeping.sweep(Instant::now() + 2 * age));
+        judge(&mut [&mut sleeper], &[1, 2, 3]);
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
 /// Two sweeps at once, and a writer who starts a new chain between them.
 #[test]
 fn two_sweeps_against_publish() {
@@ -224,6 +260,24 @@ fn oldest_and_latest_against_eviction() {
             assert_eq!(sleeper.told.seqs.last(), Some(&3), "the newest: {:?}", sleeper.told);
         }
         drop((publisher, first, oldest, latest, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A reader begins just when an event is published, and then loses some: how many it is told to have lost counts from where it began.
+#[test]
+fn beginning_against_publish_and_then_eviction() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().retain_events(1).build();
+        let first = hub.subscribe(&KEY);
+        let publisher = publish_all(publisher, vec![payloads.make(1)]);
+        let (other, event) = (hub.clone(), payloads.make(2));
+        let (mut sleeper, publisher) =
+            race(move || Sleeper::new(other.subscribe(&KEY)), move || publish_all(publisher, vec![event]));
+        let publisher = publish_all(publisher, vec![payloads.make(3), payloads.make(4)]);
+        judge(&mut [&mut sleeper], &[1, 2, 3, 4]);
+        drop((publisher, first, sleeper, hub));
         payloads.assert_all_dropped();
     });
 }

@@ -1,5 +1,7 @@
 //! Where events that nobody reads are kept, whoever comes late finds each of them, or a gap; the limit of topics holds.
 
+use std::time::{Duration, Instant};
+
 use keywake::{CloseReason, Start};
 use loom_tests::{KEY, Payloads, Sleeper, Told, builder, model, position, race, race3};
 
@@ -111,6 +113,54 @@ fn publish_against_subscribe_against_close() {
         drop((publisher, sleeper, hub));
         payloads.assert_all_dropped();
     });
+}
+
+/// What was kept unread expires, and the topic goes with it, just when somebody publishes to it, and comes for it.
+fn emptied_topic(subscribed: bool) {
+    model(move || {
+        let payloads = Payloads::new();
+        let age = Duration::from_secs(3_600);
+        let (mut publisher, hub) = builder().retain_unread(true).retain_for(age).build();
+        publisher.publish(&KEY, payloads.make(1));
+        assert_eq!((hub.topics(), payloads.alive()), (1, 1), "it is kept");
+        let (sweeping, other) = (hub.clone(), hub.clone());
+        let sweep = move || sweeping.sweep(Instant::now() + 2 * age);
+        let subscribe = move || Sleeper::new(other.subscribe_from(&KEY, Start::After(position(0))));
+        let events = if subscribed { vec![payloads.make(2)] } else { vec![payloads.make(2), payloads.make(3)] };
+        let mut seqs: Vec<u64> = (1..=events.len() as u64 + 1).collect();
+        let publish = move || {
+            for event in events {
+                publisher.publish(&KEY, event);
+            }
+            publisher
+        };
+        let (mut publisher, mut sleeper) = if subscribed {
+            let ((), publisher, sleeper) = race3(sweep, publish, subscribe);
+            (publisher, sleeper)
+        } else {
+            let ((), publisher) = race(sweep, publish);
+            (publisher, subscribe())
+        };
+        seqs.push(publisher.publish(&KEY, payloads.make(9)).seq);
+        sleeper.judge();
+        sleeper.told.assert_no_silent_hole(&seqs);
+        assert_eq!(sleeper.told.seqs.last(), seqs.last(), "the newest is kept");
+        drop(sleeper);
+        hub.sweep(Instant::now() + 2 * age);
+        assert_eq!((hub.topics(), payloads.alive()), (0, 0), "all is gone");
+        drop((publisher, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn emptied_topic_is_swept_against_two_publishes() {
+    emptied_topic(false);
+}
+
+#[test]
+fn emptied_topic_is_swept_against_publish_against_subscribe() {
+    emptied_topic(true);
 }
 
 /// There is room for one topic: the reader of one key has it, or the event of the other.

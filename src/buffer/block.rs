@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::account::Account;
-use crate::sync::{Arc, AtomicPtr, AtomicU32, AtomicUsize, Ordering, Tally, UnsafeCell};
+use crate::sync::{Arc, AtomicPtr, AtomicU32, AtomicUsize, Ordering, Tally, UnsafeCell, Witness};
 
 /// The top bit of a sequence number marks an entry without an event: a loss that the source told of.
 const MARK: u64 = 1 << 63;
@@ -37,6 +37,10 @@ pub(crate) struct Header<T> {
     /// Entries written. An entry below it is never written again, but for the last one of a topic that died (see `take_back`).
     len: AtomicU32,
     capacity: u32,
+    /// Of the whole header, from its making to its end.
+    memory: Witness,
+    /// Of the reference that `next` owns.
+    link: Witness,
     _entries: PhantomData<Entry<T>>,
 }
 
@@ -111,6 +115,8 @@ impl<T> BlockRef<T> {
             gate: AtomicU32::new(0),
             len: AtomicU32::new(0),
             capacity,
+            memory: Witness::new(),
+            link: Witness::new(),
             _entries: PhantomData,
         };
         // SAFETY: freshly allocated for a header at offset 0, aligned by its layout; nobody else knows the block yet (B3).
@@ -127,7 +133,9 @@ impl<T> BlockRef<T> {
     #[inline]
     fn header(&self) -> &Header<T> {
         // SAFETY: B3: the reference that `self` is keeps the block alive.
-        unsafe { self.0.as_ref() }
+        let header = unsafe { self.0.as_ref() };
+        header.memory.used();
+        header
     }
 
     #[inline]
@@ -260,15 +268,18 @@ impl<T> BlockRef<T> {
     pub(crate) fn hop(&self) -> Option<Self> {
         let header = self.header();
         let mut found = None;
-        // AcqRel (pairs with `sever`): if SEVERED was set before, we stay away from the link; if it is set after, its setter sees
-        // us inside and leaves the cutting to the last one out.
-        if header.gate.fetch_add(1, Ordering::AcqRel) & SEVERED == 0 {
-            // Acquire (pairs with `link`): the next block's header is visible.
+        // Relaxed: the one order of changes to the gate tells. If SEVERED was set before, we stay away from the link; if it is set after,
+        // its setter sees us inside and leaves the cutting to the last one out.
+        if header.gate.fetch_add(1, Ordering::Relaxed) & SEVERED == 0 {
+            // Acquire (pairs with `link`): the next block's header is visible. (It is anyway to who has acquired a count beyond this
+            // block, as readers have; but nobody is to rely on that.)
             let next = header.next.load(Ordering::Acquire);
+            header.link.used();
             // B5: the link owns a reference until it is cut, and it is not cut while we are inside the gate.
             found = NonNull::new(next).map(Self::another);
         }
-        // AcqRel (pairs with `sever`): our new reference is counted before the link's may be dropped.
+        // AcqRel (pairs with `sever` and with itself): our new reference, and those of all who were inside, are counted before the link's
+        // may be dropped; by us, if we are the last one out.
         if header.gate.fetch_sub(1, Ordering::AcqRel) == SEVERED + 1 {
             drop(self.take_link());
         }
@@ -276,20 +287,22 @@ impl<T> BlockRef<T> {
     }
 
     /// Cuts the link, so that a reader sleeping here pins this block alone; the answer is the next block. Called once per block, by
-    /// whoever has the chain's ends locked or the chain for itself.
+    /// whoever has the chain's ends locked or the chain for itself, and has acquired the link (B5).
     pub(crate) fn sever(&self) -> Option<Self> {
         let header = self.header();
         // Nobody inside: we go in and stay there for good, so that nobody who comes later is the last one out, and the link is ours.
-        // AcqRel (pairs with `hop`): see there. Failure Relaxed: nothing is read on the strength of it.
-        if header.gate.compare_exchange(0, SEVERED + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        // Acquire (pairs with `hop`): the references made by those who were inside are counted before the link's may be dropped. Failure
+        // Relaxed: nothing is read on the strength of it.
+        if header.gate.compare_exchange(0, SEVERED + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return self.take_link();
         }
         // Relaxed: only this thread severs here, and once.
         debug_assert!(header.gate.load(Ordering::Relaxed) & SEVERED == 0, "a block is severed once");
         // A reader is just following the link, and may be the one to cut it; until SEVERED shows, nobody cuts.
-        // Acquire (pairs with `link`): the next block's header is visible.
-        let next = NonNull::new(header.next.load(Ordering::Acquire)).map(Self::another);
-        // AcqRel (pairs with `hop`): our new reference is counted before the link's may be dropped.
+        // Relaxed: the link was acquired by the caller (B5).
+        let next = NonNull::new(header.next.load(Ordering::Relaxed)).map(Self::another);
+        header.link.used();
+        // AcqRel (pairs with `hop`): our new reference, and those of all who were inside, are counted before the link's may be dropped.
         if header.gate.fetch_or(SEVERED, Ordering::AcqRel) == 0 {
             drop(self.take_link());
         }
@@ -299,9 +312,11 @@ impl<T> BlockRef<T> {
     /// Two may come here (the severing thread sees a reader go out before SEVERED shows; later another one goes in, finds SEVERED and
     /// is the last one out); the swap lets one of them have the link.
     fn take_link(&self) -> Option<Self> {
-        // Acquire (pairs with `link`): we may be the one to drop the next block.
-        let next = self.header().next.swap(ptr::null_mut(), Ordering::Acquire);
-        NonNull::new(next).map(Self)
+        let header = self.header();
+        // Relaxed: who severs has acquired the link (B5), the last one out has acquired the severing.
+        let next = NonNull::new(header.next.swap(ptr::null_mut(), Ordering::Relaxed))?;
+        header.link.ended();
+        Some(Self(next))
     }
 
     /// Makes `n` more references at once; each is taken over by `use_credit`.
@@ -331,8 +346,8 @@ impl<T> BlockRef<T> {
     /// There are `n` of them.
     pub(crate) unsafe fn return_credits(&self, n: usize) {
         if n != 0 {
-            // Release (pairs with `release`): whoever frees the block does so after we are done with it.
-            self.header().refs.fetch_sub(n, Ordering::Release);
+            // Relaxed: what was done with the block is released by the end of the reference that `self` is, which comes later.
+            self.header().refs.fetch_sub(n, Ordering::Relaxed);
         }
     }
 
@@ -389,10 +404,10 @@ impl<T> BlockRef<T> {
             }
             // Acquire (pairs with the Release of every other drop): all of them are done with the block.
             header.refs.load(Ordering::Acquire);
-            // Acquire (pairs with `link`): the next block may be ours to drop.
-            let next = NonNull::new(header.next.swap(ptr::null_mut(), Ordering::Acquire));
+            // SAFETY: B3: the last reference is gone, and it was ours.
+            let view = unsafe { Self::borrow_raw(block) };
             // Should a payload's drop unwind, the rest of the chain still goes.
-            let mut rest = Rest(next.map(Self));
+            let mut rest = Rest(view.take_link());
             // SAFETY: B3: the last reference is gone, and it was ours.
             unsafe { Self::destroy(block) };
             current = rest.0.take().map(|rest| std::mem::ManuallyDrop::new(rest).0);
@@ -427,6 +442,7 @@ impl<T> Drop for Whole<T> {
         // SAFETY: B3: no reference is left, so the block is ours until the last line.
         let view = unsafe { BlockRef::borrow_raw(self.0) };
         header.account.free(view.weighed());
+        header.memory.ended();
         let (layout, _) = BlockRef::<T>::layout(capacity);
         // SAFETY: B3: no reference is left, and this runs once. The cells need no drop of their own.
         unsafe { ptr::drop_in_place(self.0.as_ptr()) };

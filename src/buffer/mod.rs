@@ -19,7 +19,8 @@
 //!   writer may use is linked to, and only a thread with the lock, which has emptied `first`, takes the tail away (SEALED).
 //! * **B5 Links.** A link owns a reference to its target and is cut once: by whoever severs the block, or by the last reader that
 //!   was inside the gate at that time. A reader counts the target up only inside the gate, before the cut. So a sleeping reader pins
-//!   one block, not all that came after.
+//!   one block, not all that came after. Who severs has acquired the link: while the topic lives by `is_linked` (or a seal, and then
+//!   there is none), later by the word.
 //! * **B6 Death.** DEAD is set once, under the registry's lock. After it no entry is counted. The buffer is torn down once nobody
 //!   can read it (VACANT) and the writer is out: by whichever of the two comes second.
 //!

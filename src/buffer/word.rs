@@ -143,9 +143,10 @@ impl Word {
     /// The writer comes in. Unless the answer is dead, nobody else touches the writer's part until `append` or `exit`.
     #[inline]
     pub(crate) fn enter(&self) -> State {
-        // Acquire (pairs with `seal`): what the sealing thread did before is visible to a writer that finds SEALED. An addition, which
-        // is one instruction where an `or` that answers is a loop: BUSY is not set, since only the writer sets it.
-        State(self.0.fetch_add(BUSY, Ordering::Acquire))
+        // Relaxed: the one order of changes to the word tells whose the writer's part is; a writer that finds SEALED or DEAD leaves what
+        // others then touch alone. An addition, which is one instruction where an `or` that answers is a loop: BUSY is not set, since
+        // only the writer sets it.
+        State(self.0.fetch_add(BUSY, Ordering::Relaxed))
     }
 
     /// The writer makes one more event visible and goes out, unless the topic has died meanwhile: what readers can see cannot be
@@ -159,8 +160,8 @@ impl Word {
         while word & DEAD == 0 {
             let queued = if State(word).is_to_queue() && has_relay() { QUEUED } else { 0 };
             let next = (word & !(BUSY | SEALED) | queued) + (1 << COUNT_SHIFT);
-            // Release (pairs with `observe`, `take`, `retire`): the entry is written before it is counted. Failure
-            // Relaxed: nothing is read on the strength of it; a dead word is followed by `exit`, which acquires.
+            // Release (pairs with `observe`, `take`, `retire`, `seal`): the entry is written before it is counted. Failure
+            // Relaxed: nothing is read on the strength of it.
             match self.0.compare_exchange_weak(word, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Some((State(word), queued != 0)),
                 Err(current) => word = current,
@@ -171,9 +172,9 @@ impl Word {
 
     /// The writer goes out without an event. If the answer is vacant, the buffer is the writer's to tear down.
     pub(crate) fn exit(&self) -> State {
-        // AcqRel (pairs with `retire` and `vacate`): whichever of the two comes second tears the buffer down, and sees all that
-        // the other did with it.
-        State(self.0.fetch_and(!BUSY, Ordering::AcqRel))
+        // Release (pairs with `retire` and `vacate`): whichever of the two comes second tears the buffer down. If that is the other, it
+        // sees what we did with it; if we are it, what readers did is told by the lock of the ends and the blocks' own counts.
+        State(self.0.fetch_and(!BUSY, Ordering::Release))
     }
 
     /// The topic dies; called with the registry's shard locked. If the answer is not busy and the death a vacant one, the buffer
@@ -189,14 +190,14 @@ impl Word {
         State(self.0.fetch_or(flags, Ordering::AcqRel))
     }
 
-    /// The topic dies a vacant death, if it has still `count` events. `None`: it has more, and lives on. Otherwise as `retire`.
+    /// The topic dies a vacant death, if it has still `count` events, as observed. `None`: it has more, and lives on. Otherwise as `retire`.
     pub(crate) fn retire_at(&self, count: u64) -> Option<State> {
         // Relaxed: only a guess for the exchange below.
         let mut word = self.0.load(Ordering::Relaxed);
         while word >> COUNT_SHIFT == count {
-            // AcqRel (pairs with `append` and `exit`): we see every append that came before, and the writer that comes out sees our
-            // DEAD. Failure Relaxed: we look again, or give up.
-            match self.0.compare_exchange_weak(word, word | DEAD | VACANT, Ordering::AcqRel, Ordering::Relaxed) {
+            // Relaxed: the appends up to `count` were acquired with it, and there is no other; whether the writer comes out to our DEAD is
+            // told by the one order of changes to the word. Failure Relaxed: we look again, or give up.
+            match self.0.compare_exchange_weak(word, word | DEAD | VACANT, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(State(word)),
                 Err(current) => word = current,
             }
@@ -206,8 +207,8 @@ impl Word {
 
     /// The last reader of a closed topic leaves. Who tears down: as for `retire`.
     pub(crate) fn vacate(&self) -> State {
-        // AcqRel (pairs with `append` and `exit`): whichever of the writer and us comes second sees all that the other did.
-        State(self.0.fetch_or(VACANT, Ordering::AcqRel))
+        // Acquire (pairs with `append` and `exit`): if the writer is out, we see all that it did.
+        State(self.0.fetch_or(VACANT, Ordering::Acquire))
     }
 
     /// Takes the tail block away from the writer, if the writer is out, the topic alive and its count still `count`.
@@ -215,9 +216,9 @@ impl Word {
         // Relaxed: only a guess for the exchange below.
         let mut word = self.0.load(Ordering::Relaxed);
         while word & (BUSY | DEAD | SEALED) == 0 && word >> COUNT_SHIFT == count {
-            // AcqRel (pairs with `append`, whose entries we are about to drop, and with `enter`, which must find our SEALED).
-            // Failure Relaxed: we look again, or give up.
-            match self.0.compare_exchange_weak(word, word | SEALED, Ordering::AcqRel, Ordering::Relaxed) {
+            // Acquire (pairs with `append`, whose entries we are about to drop). That `enter` finds our SEALED is told by the one order of
+            // changes to the word. Failure Relaxed: we look again, or give up.
+            match self.0.compare_exchange_weak(word, word | SEALED, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(current) => word = current,
             }

@@ -233,9 +233,9 @@ impl<K, T> Registry<K, T> {
             return Err(topic);
         }
         if matches!(maker, Maker::Reader) {
-            // AcqRel (pairs with `births`): H2: either the writer's step comes later and it finds the newborn (it takes the lock that
+            // Acquire (pairs with `births`): H2: either the writer's step comes later and it finds the newborn (it takes the lock that
             // we hold), or it came before, and the floor read below covers its event.
-            self.shards[shard].births.fetch_add(1, Ordering::AcqRel);
+            self.shards[shard].births.fetch_add(1, Ordering::Acquire);
         }
         let floor = match found {
             Ok(mut entry) => {
@@ -385,8 +385,8 @@ impl<K, T> Registry<K, T> {
         let Some(index) = topic.desk.newborn() else {
             state.graves.push(Arc::clone(topic));
             if state.graves.len() % GRAVES == 0 {
-                // AcqRel (pairs with `births`): only to make the writer come by.
-                shard.births.fetch_add(1, Ordering::AcqRel);
+                // Relaxed: only to make the writer come by.
+                shard.births.fetch_add(1, Ordering::Relaxed);
             }
             return;
         };
@@ -455,8 +455,9 @@ impl<K, T> Shard<K, T> {
     /// How often the writer was to come by. A read-modify-write, which the writer's note of an unread event must precede.
     #[inline]
     pub(crate) fn births(&self) -> u32 {
-        // AcqRel (pairs with `insert`): H2; a load, or a weaker one, could be passed by a birth that does not see our note.
-        self.births.fetch_add(0, Ordering::AcqRel)
+        // Release (pairs with `insert`): H2; a load could be passed by a birth that does not see our note. What a birth that came before
+        // did is seen under the lock.
+        self.births.fetch_add(0, Ordering::Release)
     }
 }
 
