@@ -274,15 +274,14 @@ impl<T> Chain<T> {
         death != Death::Closed && !before.is_busy() && !unsafe { self.is_unused() }
     }
 
-    /// Kills the topic if it holds nothing (shard locked). `None`: it lives on. Otherwise as `retire`.
+    /// Kills the topic if it holds nothing, and is not just given something (shard locked). `None`: it lives on. Otherwise as `retire`.
     pub(crate) fn retire_empty(&self) -> Option<bool> {
         let count = self.word.observe().count();
         if count > self.head() {
             return None;
         }
-        let before = self.word.retire_at(count)?;
         // SAFETY: B6: asked only if nobody is left, and the writer, who was out at the time, appends no more.
-        Some(!before.is_busy() && !unsafe { self.is_unused() })
+        self.word.retire_at(count).then(|| !unsafe { self.is_unused() })
     }
 
     /// The last reader of a closed topic leaves (shard locked). True: `tear_down` is the caller's to do.

@@ -190,19 +190,20 @@ impl Word {
         State(self.0.fetch_or(flags, Ordering::AcqRel))
     }
 
-    /// The topic dies a vacant death, if it has still `count` events, as observed. `None`: it has more, and lives on. Otherwise as `retire`.
-    pub(crate) fn retire_at(&self, count: u64) -> Option<State> {
+    /// The topic dies a vacant death, if it has still `count` events, as observed, and the writer is out. False: it has more or is just
+    /// about to, and lives on.
+    pub(crate) fn retire_at(&self, count: u64) -> bool {
         // Relaxed: only a guess for the exchange below.
         let mut word = self.0.load(Ordering::Relaxed);
-        while word >> COUNT_SHIFT == count {
-            // Relaxed: the appends up to `count` were acquired with it, and there is no other; whether the writer comes out to our DEAD is
-            // told by the one order of changes to the word. Failure Relaxed: we look again, or give up.
+        while word & BUSY == 0 && word >> COUNT_SHIFT == count {
+            // Relaxed: the appends up to `count` were acquired with it, and there is no other; that `enter` finds our DEAD is told by the
+            // one order of changes to the word. Failure Relaxed: we look again, or give up.
             match self.0.compare_exchange_weak(word, word | DEAD | VACANT, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(State(word)),
+                Ok(_) => return true,
                 Err(current) => word = current,
             }
         }
-        None
+        false
     }
 
     /// The last reader of a closed topic leaves. Who tears down: as for `retire`.
