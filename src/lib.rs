@@ -15,7 +15,7 @@ mod wake;
 
 pub use buffer::{Event, EventRef};
 pub use hub::{
-    Builder, Hub, OnLastPublisher, PublishAtError, Publisher, Recv, Relay, RelayHandle, SeqError, SharedPublisher,
+    Builder, Hub, OnLastPublisher, PublishAtError, Publisher, Recv, Relay, RelayHandle, SeqError, SharedPublisher, Slow,
     SnapshotFailed, SourcePublisher, Start, Stats, Subscription, TopicStats, hub,
 };
 pub use position::{ParsePositionError, Position};

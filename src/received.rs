@@ -81,7 +81,7 @@ pub struct Gap {
 pub enum GapCause {
     /// The position lies beyond what this hub has numbered (own numbering); reading starts at now. `from == to`.
     Ahead,
-    /// The reader asked for the newest event only. Reserved: no subscription can ask for that yet.
+    /// The reader does not keep up, and asked for the newest event then ([`Slow::Latest`](crate::Slow::Latest)).
     Conflated,
     /// The position is of another hub; what this hub retains of the key follows.
     OtherEpoch,
@@ -107,7 +107,7 @@ pub enum CloseReason {
     PublisherDropped,
     /// The hub was shut down.
     Shutdown,
-    /// The reader was too slow and had asked to be closed then. Reserved: no subscription can ask for that yet.
+    /// The reader was too slow and had asked to be closed then ([`Slow::Close`](crate::Slow::Close)).
     SlowReader,
     /// The hub holds as many topics as it may.
     TopicLimit,

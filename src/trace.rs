@@ -1,6 +1,6 @@
 //! Life-cycle events for the `tracing` feature; nothing without it. Called outside of every lock, since a subscriber is user code.
 
-use crate::{CloseReason, Gap};
+use crate::{CloseReason, Gap, Position};
 
 /// Topics were made.
 #[inline]
@@ -26,6 +26,14 @@ pub(crate) fn gap_told(gap: &Gap) {
     #[cfg(feature = "tracing")]
     tracing::debug!(target: "keywake", from = gap.from, to = gap.to, missed = gap.missed, cause = ?gap.cause, "gap told");
     let _ = gap;
+}
+
+/// A subscription ended, and its key did not.
+#[inline]
+pub(crate) fn ended_early(reason: &CloseReason, position: Position) {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(target: "keywake", %reason, seq = position.seq(), "subscription ended early");
+    let _ = (reason, position);
 }
 
 /// The hub was shut down.

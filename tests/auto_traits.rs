@@ -13,7 +13,7 @@ use std::{
 use futures_core::Stream;
 use keywake::{
     Builder, CloseReason, Closed, Event, EventRef, Gap, GapCause, Hub, OnLastPublisher, ParsePositionError, Position,
-    PublishAtError, Published, Publisher, Received, ReceivedRef, Recv, RecvTimeoutError, SeqError, SharedPublisher,
+    PublishAtError, Published, Publisher, Received, ReceivedRef, Recv, RecvTimeoutError, SeqError, SharedPublisher, Slow,
     SnapshotFailed, SourcePublisher, Start, Stats, Subscription, TopicStats, TryRecvError, hub,
 };
 
@@ -124,6 +124,7 @@ fn results_are_plain_values() {
         Gap: Copy, Debug, Eq, Send, Sync;
         GapCause: Copy, Debug, Eq, Hash, Send, Sync;
         Start: Copy, Debug, Eq, Send, Sync;
+        Slow: Copy, Debug, Eq, Send, Sync;
         OnLastPublisher: Copy, Debug, Eq, Send, Sync;
         CloseReason: Clone, Debug, Display, Eq, Hash, Send, Sync;
         Stats: Clone, Debug, Default, Eq, Send, Sync;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
+use keywake::Slow;
 
 /// The keys of every case.
 pub(crate) const KEYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -117,8 +118,10 @@ pub enum Op {
     Remember(u8),
     /// Shuts the hub down.
     Shutdown,
+    /// From now on a reader gets this where it does not keep up.
+    Slow(u8, Slow),
     /// A new reader.
-    Subscribe(u8, StartAt, Form),
+    Subscribe(u8, StartAt, Form, Slow),
     /// A new reader with a snapshot of so many items; it fails where it says so.
     SubscribeWithSnapshot(u8, u8, bool),
     /// Sweeps, so many half hours later.
@@ -240,14 +243,15 @@ impl<'a> Arbitrary<'a> for Op {
         Ok(match kind {
             0..=31 => Self::Publish(key, few_or_many(u)?, u.arbitrary()?),
             32..=37 => Self::PublishBatch(u.arbitrary()?, few_or_many(u)?),
-            38..=57 => Self::Subscribe(key, u.arbitrary()?, u.arbitrary()?),
+            38..=57 => Self::Subscribe(key, u.arbitrary()?, u.arbitrary()?, slow(u)?),
             58..=59 => Self::SubscribeWithSnapshot(key, u.int_in_range(0..=3)?, one_in(u, 4)?),
             60..=93 => Self::Receive(u.arbitrary()?, few_or_many(u)?, u.arbitrary()?, one_in(u, 4)?),
             94..=105 => Self::DropReader(u.arbitrary()?),
             106..=108 => Self::DropHeld(u.arbitrary()?),
             109..=111 => Self::Close(key),
             112..=114 => Self::Sweep(u.int_in_range(0..=3)?),
-            115..=117 => Self::Remember(u.arbitrary()?),
+            115..=116 => Self::Remember(u.arbitrary()?),
+            117 => Self::Slow(u.arbitrary()?, slow(u)?),
             118..=119 => Self::WaitForReader(key),
             120..=121 => Self::Advance(u.int_in_range(0..=20)?),
             122..=123 => Self::Lost(u.int_in_range(0..=10)?, u.int_in_range(1..=10)?),
@@ -258,6 +262,14 @@ impl<'a> Arbitrary<'a> for Op {
             _ => Self::Publish(key, 1, Form::Borrowed),
         })
     }
+}
+
+fn slow(u: &mut Unstructured<'_>) -> Result<Slow> {
+    Ok(match u.int_in_range(0..=7_u8)? {
+        0..=3 => Slow::Gap,
+        4..=5 => Slow::Latest,
+        _ => Slow::Close,
+    })
 }
 
 /// Mostly few; many are more than a block holds.

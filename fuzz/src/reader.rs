@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use keywake::{CloseReason, Closed, Event, Gap, GapCause, Position, Received, ReceivedRef, Subscription, TryRecvError};
+use keywake::{CloseReason, Closed, Event, Gap, GapCause, Position, Received, ReceivedRef, Slow, Subscription, TryRecvError};
 
 use crate::{
     case::{Settings, Way},
@@ -52,6 +52,14 @@ enum Parked {
     Waiting(usize),
     /// Woken, or cancelled: not one wake more.
     Quiet(usize),
+}
+
+/// Whether a reader was just told of what it skips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Skipped {
+    Maybe,
+    No,
+    Yes,
 }
 
 /// The gap that must come before everything else.
@@ -106,6 +114,11 @@ pub(crate) struct Reader {
     refused: bool,
     /// Started beyond the hub: events up to there pass by.
     ahead: bool,
+    slow: Slow,
+    /// Something was received that is not what it began with.
+    has_begun: bool,
+    /// What was skipped is told, and an event comes next.
+    skipped: Skipped,
     finished: bool,
     alarm: Arc<Alarm>,
     parked: Parked,
@@ -126,6 +139,9 @@ impl Reader {
             counted: true,
             refused: false,
             ahead: told > log.last,
+            slow: Slow::Gap,
+            has_begun: false,
+            skipped: Skipped::No,
             finished: false,
             alarm: Arc::default(),
             parked: Parked::Unknown,
@@ -135,6 +151,11 @@ impl Reader {
     /// It came with a position that is not one of this hub, or not yet.
     pub(crate) fn expecting(self, cause: GapCause, came_with: Position) -> Self {
         Self { first: First::Gap(cause), came_with: Some(came_with), ..self }
+    }
+
+    /// From now on it gets this where it does not keep up.
+    pub(crate) fn slow(self, slow: Slow) -> Self {
+        Self { sub: self.sub.slow(slow), slow, skipped: Skipped::No, ..self }
     }
 
     pub(crate) fn with_snapshot(self, snapshot: Snapshot) -> Self {
@@ -190,7 +211,7 @@ impl Reader {
                     break;
                 }
                 Look::Closed(closed) => {
-                    self.found_closed(&closed, log);
+                    self.found_closed(&closed, log, settings);
                     break;
                 }
                 Look::Yielded => break,
@@ -248,6 +269,7 @@ impl Reader {
                     assert_eq!(*position, snapshot.position);
                     self.told = position.seq();
                     self.snapshot = None;
+                    self.has_begun = false;
                 }
                 (_, item) => panic!("in a snapshot, before item {item:?}: {got:?}"),
             }
@@ -265,8 +287,14 @@ impl Reader {
                     self.told
                 );
                 assert!(*seq <= self.last_for_me(log), "event {seq} was published after the end {:?}", self.end);
+                if self.slow == Slow::Latest && self.skipped == Skipped::No {
+                    let newest = self.kept(log, settings).last();
+                    assert!(newest.is_none_or(|(newest, _)| seq >= newest), "{seq} came where {newest:?} is the newest");
+                }
                 self.told = *seq;
                 self.received = *seq;
+                self.has_begun = true;
+                self.skipped = Skipped::No;
             }
             Got::Gap(gap) => self.got_gap(gap, log, settings),
             Got::SnapshotEnd(position) => panic!("there is no snapshot that could end at {position}"),
@@ -293,6 +321,7 @@ impl Reader {
                 assert!(due.is_some_and(|due| due.seq() <= gap.to), "a gap that holds nothing: {gap:?}");
             }
         }
+        self.check_slow(gap, log, settings);
         self.told = self.told.max(gap.to);
         self.received = gap.to;
         let lost = log.between(self.key, gap.from, gap.to);
@@ -301,9 +330,37 @@ impl Reader {
             assert!(missed == 0 || !log.lost_between(gap.from, gap.to), "a number where the source lost more: {gap:?}");
         }
         let kept = self.kept(log, settings);
-        if let (Some((first_kept, _)), Some((last_lost, _))) = (kept.first(), lost.last()) {
+        let kept = if self.slow == Slow::Latest { kept.last() } else { kept.first() };
+        if let (Some((first_kept, _)), Some((last_lost, _))) = (kept, lost.last()) {
             assert!(last_lost < first_kept, "retention keeps from {first_kept} on: {gap:?}");
         }
+    }
+
+    /// Whether this kind of reader may be told this gap now.
+    fn check_slow(&mut self, gap: &Gap, log: &Log, settings: &Settings) {
+        assert!(self.skipped != Skipped::Yes, "two gaps in a row, the first of them of a reader that skips: {gap:?}");
+        let is_retention = gap.cause == GapCause::Retention;
+        assert!(
+            self.slow != Slow::Close || !self.has_begun || !is_retention,
+            "a reader that is to be closed then is told of {gap:?}"
+        );
+        let has_loss = log.losses(gap.from, gap.to) > 0;
+        let is_conflated = gap.cause == GapCause::Conflated;
+        assert!(!is_conflated || self.slow == Slow::Latest && !has_loss, "nobody asked for that: {gap:?}");
+        if is_conflated && !log.lost_between(gap.from, gap.to) {
+            assert!(gap.missed.is_some(), "skipped, and not counted: {gap:?}");
+        }
+        let later = log.between(self.key, gap.to, self.last_for_me(log));
+        self.skipped = match gap.cause {
+            GapCause::Conflated => Skipped::Yes,
+            // A loss of the source, alone or with what was skipped.
+            _ if self.slow == Slow::Latest && has_loss => Skipped::Maybe,
+            _ => Skipped::No,
+        };
+        if is_conflated && !self.kept(log, settings).is_empty() {
+            assert_eq!(later.len(), 1, "the newest comes next: {gap:?}, then {later:?}");
+        }
+        self.has_begun = true;
     }
 
     fn found_empty(&self, log: &Log, settings: &Settings) {
@@ -318,7 +375,21 @@ impl Reader {
         }
     }
 
-    fn found_closed(&mut self, closed: &Closed, log: &Log) {
+    fn found_closed(&mut self, closed: &Closed, log: &Log, settings: &Settings) {
+        if self.slow == Slow::Close && *closed.reason() == CloseReason::SlowReader && !self.finished {
+            let due = log.next_due(self.key, self.told);
+            let first_kept = self.kept(log, settings).first().copied();
+            assert!(due.is_some(), "closed as too slow, and nothing is owed");
+            if let (Some(Due::Event { seq, .. }), Some((first_kept, _))) = (due, first_kept) {
+                assert!(seq < first_kept, "closed as too slow, and {seq} is still there");
+            }
+            // Whoever comes back with it is told of the loss, and of all of it.
+            let position = self.sub.position();
+            assert_eq!(position.epoch(), settings.epoch);
+            assert!(position.seq() <= self.told && log.between(self.key, position.seq(), self.told).is_empty());
+            assert_eq!(self.sub.lag(), 0, "nothing will come");
+            self.end = Some((self.told, CloseReason::SlowReader));
+        }
         let (last, reason) = self.end.as_ref().unwrap_or_else(|| panic!("nobody closed it: {closed:?}"));
         assert_eq!(closed.reason(), reason);
         assert_eq!(self.sub.close_reason(), Some(reason));
@@ -350,6 +421,9 @@ impl Reader {
         assert!(seq >= self.received, "position {seq} is before what was received, {}", self.received);
         // Where a reader that starts after a position comes in is looked up at its first receive.
         if self.ahead || self.received == 0 {
+            return;
+        }
+        if self.sub.close_reason() == Some(&CloseReason::SlowReader) {
             return;
         }
         let last = self.last_for_me(log);

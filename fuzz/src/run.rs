@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use keywake::{CloseReason, Event, GapCause, Hub, Position, Published, SeqError, Start};
+use keywake::{CloseReason, Event, GapCause, Hub, Position, Published, SeqError, Slow, Start};
 
 use crate::{
     case::{Case, Form, KEYS, Numbering, Op, Settings, StartAt},
@@ -113,6 +113,7 @@ impl<'a> Run<'a> {
                 if let Some(reader) = pick(self.readers.len(), reader) {
                     let got = self.readers[reader].receive(count.into(), way, hold, &self.log, self.settings);
                     self.held.extend(got.into_iter().map(|event| (event.clone(), event.seq(), event.value())));
+                    self.let_slow_go(reader);
                 }
             }
             Op::Remember(reader) => {
@@ -121,7 +122,13 @@ impl<'a> Run<'a> {
                 }
             }
             Op::Shutdown => self.shutdown(CloseReason::Shutdown),
-            Op::Subscribe(key, start, form) => self.subscribe(key.into(), start, form),
+            Op::Slow(reader, slow) => {
+                if let Some(reader) = pick(self.readers.len(), reader) {
+                    let reader = self.readers.remove(reader).slow(slow);
+                    self.readers.push(reader);
+                }
+            }
+            Op::Subscribe(key, start, form, slow) => self.subscribe(key.into(), start, form, slow),
             Op::SubscribeWithSnapshot(key, items, fail) => self.subscribe_with_snapshot(key.into(), items.into(), fail),
             Op::Sweep(half_hours) => self.sweep(half_hours.into()),
             Op::WaitForReader(key) => self.wait_for_reader(key.into()),
@@ -235,7 +242,7 @@ impl<'a> Run<'a> {
         self.check_wakes(|reader| reader.waits_for(end));
     }
 
-    fn subscribe(&mut self, key: usize, at: StartAt, form: Form) {
+    fn subscribe(&mut self, key: usize, at: StartAt, form: Form, slow: Slow) {
         if self.readers.len() == MAX_READERS {
             return;
         }
@@ -267,7 +274,7 @@ impl<'a> Run<'a> {
             Start::After(position) if position.seq() > told => reader = reader.expecting(GapCause::Ahead, position),
             _ => {}
         }
-        self.join(reader, attaches);
+        self.join(reader.slow(slow), attaches);
     }
 
     /// Where a reader of all that is retained begins: what the topic holds is as the library says, what it must hold the stats' check
@@ -356,6 +363,19 @@ impl<'a> Run<'a> {
         let (key, counted) = (reader.key, reader.counted);
         reader.unsubscribe();
         if counted {
+            if let Some(life) = &mut self.lives[key] {
+                life.readers -= 1;
+            }
+            self.let_go(key);
+        }
+    }
+
+    /// A reader that was too slow, and is told so, has left its topic.
+    fn let_slow_go(&mut self, reader: usize) {
+        let reader = &mut self.readers[reader];
+        if reader.counted && reader.is_finished() {
+            reader.counted = false;
+            let key = reader.key;
             if let Some(life) = &mut self.lives[key] {
                 life.readers -= 1;
             }

@@ -37,7 +37,18 @@ pub(crate) enum Step {
     },
 }
 
-/// Retention, or a birth, came between: `from < seq <= to` are gone.
+/// What took entries from a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taker {
+    /// The topic's birth, which came after them.
+    Birth,
+    /// The reader itself: it goes to the newest event.
+    Conflation,
+    /// Retention.
+    Retention,
+}
+
+/// Something came between: `from < seq <= to` are gone for the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     /// See above.
@@ -46,8 +57,8 @@ pub(crate) struct Lost {
     pub(crate) to: u64,
     /// How many entries of the topic that is, where known.
     pub(crate) missed: Option<u64>,
-    /// Whether the topic ever held any of them.
-    pub(crate) held: bool,
+    /// See there.
+    pub(crate) taker: Taker,
 }
 
 /// No event was stepped to last.
@@ -89,31 +100,40 @@ impl<H: Home<T>, T> Reader<H, T> {
 
     /// A reader of the newest event that is retained, if there is one, and what comes after it.
     pub(crate) fn latest(home: H) -> Self {
-        let mut reader = Self::oldest(home);
+        let (tail, head, floor) = Self::find_tail(&home);
+        let mut reader = Self::at(home, head, floor, true);
+        if let Some((block, counted)) = tail {
+            let index = Self::last_event(&block, 0, counted).unwrap_or(0);
+            reader.next = block.base() + index;
+            reader.seq = Self::entry_of(&block, index).seq() - 1;
+            reader.block = Some(block);
+        }
+        reader
+    }
+
+    /// The block of the newest entry, with how many of its entries are counted; `None`: nothing is retained. Beside it the count before,
+    /// and the seq of, the last entry that is not. The block is found by the chain's hint, and not by a walk.
+    fn find_tail(home: &H) -> (Option<(BlockRef<T>, u64)>, u64, u64) {
         loop {
-            let count = reader.home.chain().word.observe().count();
-            let Entrance { block, head, floor } = reader.home.chain().enter_at(count.saturating_sub(1));
-            (reader.next, reader.seq) = (head, floor);
-            let Some(mut block) = block.filter(|_| count > head) else { return reader };
+            let count = home.chain().word.observe().count();
+            let Entrance { block, head, floor } = home.chain().enter_at(count.saturating_sub(1));
+            let Some(mut block) = block.filter(|_| count > head) else { return (None, head, floor) };
             // The hint may lie a few blocks before the newest one.
             while count > block.base() + u64::from(block.len()) {
                 let Some(next) = block.hop() else { break };
                 block = next;
             }
             let counted = count.saturating_sub(block.base());
-            if counted > u64::from(block.len()) {
-                // Retention was faster.
-                continue;
+            if counted <= u64::from(block.len()) {
+                return (Some((block, counted)), head, floor);
             }
-            let mut index = counted.saturating_sub(1);
-            while index > 0 && Self::entry_of(&block, index).is_mark() {
-                index -= 1;
-            }
-            reader.next = block.base() + index;
-            reader.seq = Self::entry_of(&block, index).seq() - 1;
-            reader.block = Some(block);
-            return reader;
+            // Retention was faster.
         }
+    }
+
+    /// Index of the last event from `first` on among the `counted` entries; `None`: they are all marks.
+    fn last_event(block: &BlockRef<T>, first: u64, counted: u64) -> Option<u64> {
+        (first..counted).rev().find(|index| !Self::entry_of(block, *index).is_mark())
     }
 
     /// A reader of everything after `seq`, and what it has lost already.
@@ -171,6 +191,93 @@ impl<H: Home<T>, T> Reader<H, T> {
             self.skips = false;
             return Step::Event;
         }
+    }
+
+    /// Goes to the newest event, so that it is what comes next, and tells what lies before it as lost. `None`: nothing does, since it comes
+    /// next anyway, or no event is unread at all.
+    pub(crate) fn conflate(&mut self) -> Option<Lost> {
+        if self.skips {
+            let lost = self.pass_by();
+            if lost.is_some() || self.skips {
+                return lost;
+            }
+        }
+        let count = self.home.chain().word.observe().count();
+        // One at most: the usual, and no lock is taken.
+        if count <= self.next + 1 {
+            return None;
+        }
+        let (elsewhere, index) = self.find_newest(count)?;
+        let block = elsewhere.as_ref().or(self.block.as_ref())?;
+        let newest = block.base() + index;
+        let to = Self::entry_of(block, index).seq() - 1;
+        if newest <= self.next {
+            return None;
+        }
+        if elsewhere.is_some() {
+            self.leave();
+            self.block = elsewhere;
+        }
+        self.current = NONE;
+        let missed = newest - std::mem::replace(&mut self.next, newest);
+        let from = std::mem::replace(&mut self.seq, to);
+        Some(Lost { from, to, missed: Some(missed), taker: Taker::Conflation })
+    }
+
+    /// The newest event from `next` on, of those that can be had: its block, where that is not the reader's own, and its index there.
+    fn find_newest(&self, count: u64) -> Option<(Option<BlockRef<T>>, u64)> {
+        let last_in = |block: &BlockRef<T>, count: u64| {
+            let counted = u64::from(block.len()).min(count.saturating_sub(block.base()));
+            Self::last_event(block, self.next.saturating_sub(block.base()), counted)
+        };
+        let own = self.block.as_ref().map(|block| last_in(block, count).map(|index| (None, index)));
+        if self.block.as_ref().is_some_and(|block| count <= block.base() + u64::from(block.len())) {
+            return own?;
+        }
+        // Where all else is gone, or is marks, there is still what the reader stands in.
+        let own = own.flatten();
+        let Some((tail, counted)) = Self::find_tail(&self.home).0 else { return own };
+        if let Some(index) = last_in(&tail, tail.base() + counted) {
+            return Some((Some(tail), index));
+        }
+        // A block of marks. Rare enough for a walk over all that is unread: so many losses of the source came, and no event.
+        'restart: while self.next < tail.base() {
+            let mut found = None;
+            let Some(mut current) = self.home.chain().enter_at(self.next).block else { break };
+            loop {
+                let count = self.home.chain().word.observe().count();
+                if let Some(index) = last_in(&current, count) {
+                    found = Some((Some(BlockRef::clone(&current)), index));
+                }
+                if count <= current.base() + u64::from(current.len()) {
+                    return found.or(own);
+                }
+                // Retention was faster.
+                let Some(next) = current.hop() else { continue 'restart };
+                current = next;
+            }
+        }
+        own
+    }
+
+    /// Goes past what lies at or below `seq`: its numbers would be taken for those of what is skipped.
+    #[cold]
+    fn pass_by(&mut self) -> Option<Lost> {
+        while self.next < self.home.chain().word.observe().count() {
+            let Some(block) = self.block.as_ref().filter(|block| self.next - block.base() < u64::from(block.len())) else {
+                let lost = self.cross();
+                if lost.is_some() {
+                    return lost;
+                }
+                continue;
+            };
+            if Self::entry_of(block, self.next - block.base()).seq() > self.seq {
+                self.skips = false;
+                break;
+            }
+            self.next += 1;
+        }
+        None
     }
 
     /// Goes to the block that has entry `next`, or to the head if that is gone.
@@ -249,8 +356,8 @@ impl<H: Home<T>, T> Reader<H, T> {
             return None;
         }
         self.seq = to;
-        let held = self.home.chain().head() > 0;
-        Some(Lost { from, to, missed, held })
+        let taker = if self.home.chain().head() > 0 { Taker::Retention } else { Taker::Birth };
+        Some(Lost { from, to, missed, taker })
     }
 
     /// Lets go of the block: before the topic is left, or the reader might be the last to hold a long chain.

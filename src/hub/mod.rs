@@ -44,6 +44,7 @@ mod writer;
 use std::{borrow::Borrow, error::Error, fmt, future::Future, hash::Hash, marker::PhantomData, time::Instant};
 
 pub use builder::{Builder, OnLastPublisher};
+pub use extra::Slow;
 pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, SourcePublisher};
 pub use relay::{Relay, RelayHandle};
 pub use snapshot::SnapshotFailed;

@@ -18,7 +18,13 @@ use super::{
 };
 use crate::{
     CloseReason, Gap, GapCause, Key, OnLastPublisher, Position,
-    buffer::{BlockRef, account::Account, chain::Waste, limits::Limits, reader::Lost},
+    buffer::{
+        BlockRef,
+        account::Account,
+        chain::Waste,
+        limits::Limits,
+        reader::{Lost, Taker},
+    },
     sync::{Arc, Fixed, Mutex, Padded, PlainOnce, Tally},
     trace,
 };
@@ -200,11 +206,21 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
 
     /// What a reader is told of a loss.
     pub(crate) fn gap(&self, lost: Lost) -> Gap {
-        let Lost { from, to, missed, held } = lost;
+        let Lost { from, to, missed, taker } = lost;
+        if self.config.numbering == Numbering::Own && taker == Taker::Conflation {
+            // Without a lock: a reader that conflates may do so all the time.
+            return Gap { from, to, missed, cause: GapCause::Conflated };
+        }
         // What the source lost takes the place of an event, and is none.
         let losses = self.losses.lock();
-        let of_source = losses.iter().find(|loss| loss.1 == to).map(|loss| loss.2);
-        let cause = if held { GapCause::Retention } else { of_source.unwrap_or(GapCause::Unread) };
+        let cause = match taker {
+            Taker::Birth => losses.iter().find(|loss| loss.1 == to).map_or(GapCause::Unread, |loss| loss.2),
+            // A loss that the reader has not asked for is the one to be told.
+            Taker::Conflation => {
+                losses.iter().rfind(|loss| from < loss.1 && loss.1 <= to).map_or(GapCause::Conflated, |loss| loss.2)
+            }
+            Taker::Retention => GapCause::Retention,
+        };
         let is_exact = losses.len() < LOSSES && !losses.iter().any(|loss| from < loss.1 && loss.1 <= to);
         Gap { from, to, missed: missed.filter(|_| is_exact), cause }
     }

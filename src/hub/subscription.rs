@@ -9,14 +9,14 @@ use std::{
 
 use super::{
     RelayHandle,
-    extra::{Extra, Snapshot, Untold},
+    extra::{Extra, Slow, Snapshot, Untold},
     shared::{FirstPanic, Shared},
     topic::TopicArc,
     waiting::{Finding, Parking, Recv},
 };
 use crate::{
     CloseReason, Closed, Event, Gap, GapCause, Key, Position, Received, ReceivedRef, RecvTimeoutError, TryRecvError,
-    buffer::reader::{Reader, Step},
+    buffer::reader::{Reader, Step, Taker},
     sync::{Arc, PlainArc},
     trace,
     wake::Lane,
@@ -71,13 +71,13 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         reason: CloseReason,
     ) -> Self {
         let mut refused = Self::new(shared, reader, None);
-        refused.extra = Some(Box::new(Extra { closed: Some(Closed::new(reason)), refused_at: Some(came), ..Extra::default() }));
+        refused.extra = Some(Box::new(Extra { closed: Some(Closed::new(reason)), ended_at: Some(came), ..Extra::default() }));
         refused
     }
 
     /// Whether it was over before it began.
     pub(crate) fn is_refused(&self) -> bool {
-        self.extra.as_ref().is_some_and(|extra| extra.refused_at.is_some())
+        self.extra.as_ref().is_some_and(|extra| extra.ended_at.is_some())
     }
 
     pub(crate) fn topic(&self) -> &TopicArc<K, T> {
@@ -117,6 +117,43 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
                 self.give_slot_back();
                 self.reader.tag = Parking::new(lane).0;
             }
+        }
+        self
+    }
+
+    /// Says what this reader gets when it does not keep up: [`Slow::Gap`] unless set. It may be set anew at any time, and applies to what
+    /// is received from then on.
+    ///
+    /// * With [`Slow::Latest`], a reader that finds more than one event unread receives one [`Gap`] and then the newest event. (One that
+    ///   came after the gap was told waits for the next call.) `missed` is the number of events skipped, those that retention had
+    ///   taken before included. A loss that the source told of is not hidden by it: where one lies in the range, the gap has that one's
+    ///   cause, and `missed` is not known; where one lies behind the newest event, it is told after it.
+    /// * With [`Slow::Close`], a reader from which retention took events receives [`Closed`] with [`CloseReason::SlowReader`], and the
+    ///   subscription is over: it has left its key, and holds no memory of it. [`position`](Self::position) is that of the last event
+    ///   received, which is safe to come back with. What was lost already when the subscription began is told as a gap, not as an end: who
+    ///   comes back is not closed again for what closed it before.
+    ///
+    /// # Examples
+    /// ```
+    /// use keywake::{CloseReason, GapCause, Received, Slow, TryRecvError};
+    /// let (mut publisher, hub) = keywake::Builder::<String, u64>::new().retain_events(4).build();
+    /// let mut latest = hub.subscribe("price").slow(Slow::Latest);
+    /// let mut strict = hub.subscribe("price").slow(Slow::Close);
+    /// publisher.publish_batch((1..=100).map(|number| ("price".to_owned(), number)));
+    /// let Ok(Received::Gap(gap)) = latest.try_recv() else { panic!("a gap") };
+    /// assert_eq!((gap.cause, gap.missed), (GapCause::Conflated, Some(99)));
+    /// assert!(matches!(latest.try_recv(), Ok(Received::Event(event)) if *event == 100));
+    /// let Err(TryRecvError::Closed(closed)) = strict.try_recv() else { panic!("the end") };
+    /// assert_eq!(closed.reason(), &CloseReason::SlowReader);
+    /// assert_eq!(strict.position().seq(), 0, "nothing was received");
+    /// ```
+    #[must_use]
+    pub fn slow(mut self, slow: Slow) -> Self {
+        if self.extra.is_some() || slow != Slow::Gap {
+            let extra = self.extra.get_or_insert_default();
+            extra.slow = slow;
+            extra.is_due = false;
+            self.forget_extra();
         }
         self
     }
@@ -454,7 +491,11 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// ```
     #[must_use]
     pub fn lag(&self) -> u64 {
-        self.reader.lag()
+        if self.has_left() { 0 } else { self.reader.lag() }
+    }
+
+    fn has_left(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.has_left)
     }
 
     /// The key.
@@ -490,12 +531,11 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// The next thing; `None`: nothing now.
     #[inline]
     pub(super) fn find(&mut self) -> Option<Result<Found, Closed>> {
-        if self.extra.is_some() {
-            let found = self.find_extra();
-            if found.is_some() {
-                return found;
-            }
-        }
+        if self.extra.is_some() { self.find_with_extra() } else { self.find_next() }
+    }
+
+    #[inline]
+    fn find_next(&mut self) -> Option<Result<Found, Closed>> {
         match self.reader.advance() {
             Step::Event => Some(Ok(Found::Step)),
             Step::Empty => None,
@@ -503,10 +543,33 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         }
     }
 
+    #[inline(never)]
+    fn find_with_extra(&mut self) -> Option<Result<Found, Closed>> {
+        let found = self.find_extra();
+        if found.is_some() {
+            return found;
+        }
+        let conflates = self.extra.as_mut().is_some_and(|extra| extra.slow == Slow::Latest && !std::mem::take(&mut extra.is_due));
+        if conflates {
+            if let Some(lost) = self.reader.conflate() {
+                return Some(self.find_slow(Step::Lost(lost)));
+            }
+        }
+        self.find_next()
+    }
+
     #[cold]
     fn find_slow(&mut self, step: Step) -> Result<Found, Closed> {
         let gap = match step {
-            Step::Lost(lost) => self.shared.gap(lost),
+            Step::Lost(lost) => {
+                if let Some(extra) = &mut self.extra {
+                    if extra.slow == Slow::Close && lost.taker == Taker::Retention {
+                        return Err(self.end_early(lost.from, CloseReason::SlowReader));
+                    }
+                    extra.is_due = lost.taker == Taker::Conflation;
+                }
+                self.shared.gap(lost)
+            }
             Step::Mark { from, to } => {
                 let (first, cause) = self.shared.loss(to).unwrap_or((0, GapCause::Source));
                 Gap { from: from.max(first.saturating_sub(1)), to, missed: None, cause }
@@ -517,9 +580,16 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             }
             Step::Event | Step::Empty => return Ok(Found::Step),
         };
-        self.shared.pulse.tallies.gaps.add(1);
-        trace::gap_told(&gap);
+        self.tell(&gap);
         Ok(Found::Gap(gap))
+    }
+
+    fn tell(&self, gap: &Gap) {
+        self.shared.pulse.tallies.gaps.add(1);
+        // A reader that conflates is told of gaps about as often as of events.
+        if gap.cause != GapCause::Conflated {
+            trace::gap_told(gap);
+        }
     }
 
     fn end(&mut self, reason: CloseReason) -> Closed {
@@ -528,7 +598,40 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         closed
     }
 
+    /// Ends by what happened to this reader alone, at this seq. The topic is left first, so that whoever keeps hold of a subscription that
+    /// is over keeps nothing else.
     #[cold]
+    fn end_early(&mut self, seq: u64, reason: CloseReason) -> Closed {
+        let closed = self.end(reason);
+        let position = Position::new(self.shared.config.epoch, seq);
+        trace::ended_early(closed.reason(), position);
+        let extra = self.extra.get_or_insert_default();
+        extra.ended_at = Some(position);
+        extra.has_left = true;
+        self.leave();
+        closed
+    }
+
+    /// Leaves the topic.
+    fn leave(&mut self) {
+        // The drop of the waker is user code, and must not keep the reader from leaving.
+        let mut panics = FirstPanic::default();
+        panics.run(|| self.unpark());
+        panics.run(|| self.reader.leave());
+        panics.run(|| self.give_slot_back());
+        if let Some(later) = self.shared.registry.leave(self.topic()) {
+            self.shared.settle_quietly(later, &mut panics);
+        }
+        panics.go_on();
+    }
+
+    fn forget_extra(&mut self) {
+        if self.extra.as_ref().is_some_and(|extra| extra.is_plain()) {
+            self.extra = None;
+        }
+    }
+
+    /// What comes before the topic's events, or the end.
     fn find_extra(&mut self) -> Option<Result<Found, Closed>> {
         let extra = self.extra.as_mut()?;
         if let Some(closed) = &extra.closed {
@@ -542,16 +645,12 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             let end = snapshot.end;
             extra.gap = snapshot.gap.take();
             extra.snapshot = None;
-            if extra.gap.is_none() {
-                self.extra = None;
-            }
+            self.forget_extra();
             return Some(Ok(Found::SnapshotEnd(end)));
         }
-        let gap = extra.gap.take();
-        self.extra = None;
-        let Untold { gap, .. } = gap?;
-        self.shared.pulse.tallies.gaps.add(1);
-        trace::gap_told(&gap);
+        let Untold { gap, .. } = extra.gap.take()?;
+        self.forget_extra();
+        self.tell(&gap);
         Some(Ok(Found::Gap(gap)))
     }
 
@@ -591,16 +690,9 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
 
 impl<K: Key, T: Send + Sync + 'static> Drop for Subscription<K, T> {
     fn drop(&mut self) {
-        // The drop of the waker is user code, and must not keep the reader from leaving.
-        let mut panics = FirstPanic::default();
-        panics.run(|| self.unpark());
-        panics.run(|| self.reader.leave());
-        panics.run(|| self.give_slot_back());
-        let topic = self.reader.home();
-        if let Some(later) = self.shared.registry.leave(topic) {
-            self.shared.settle_quietly(later, &mut panics);
+        if !self.has_left() {
+            self.leave();
         }
-        panics.go_on();
     }
 }
 

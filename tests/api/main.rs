@@ -8,6 +8,7 @@ mod publish;
 mod receive;
 mod relay;
 mod retention;
+mod slow;
 mod snapshot;
 mod start;
 #[path = "../support/mod.rs"]
