@@ -6,6 +6,7 @@ mod buffer;
 mod few;
 #[expect(unsafe_code, reason = "a topic keeps its chain where it is, and one box that is set once")]
 mod hub;
+mod pattern;
 mod position;
 mod received;
 mod sync;
@@ -18,6 +19,7 @@ pub use hub::{
     Builder, Hub, OnLastPublisher, PublishAtError, Publisher, Recv, Relay, RelayHandle, SeqError, SharedPublisher, Slow,
     SnapshotFailed, SourcePublisher, Start, Stats, Subscription, TopicStats, hub,
 };
+pub use pattern::{ParsePatternError, Pattern};
 pub use position::{ParsePositionError, Position};
 pub use received::{CloseReason, Closed, Gap, GapCause, Published, Received, ReceivedRef, RecvTimeoutError, TryRecvError};
 

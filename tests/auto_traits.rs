@@ -12,9 +12,9 @@ use std::{
 
 use futures_core::Stream;
 use keywake::{
-    Builder, CloseReason, Closed, Event, EventRef, Gap, GapCause, Hub, OnLastPublisher, ParsePositionError, Position,
-    PublishAtError, Published, Publisher, Received, ReceivedRef, Recv, RecvTimeoutError, SeqError, SharedPublisher, Slow,
-    SnapshotFailed, SourcePublisher, Start, Stats, Subscription, TopicStats, TryRecvError, hub,
+    Builder, CloseReason, Closed, Event, EventRef, Gap, GapCause, Hub, OnLastPublisher, ParsePatternError, ParsePositionError,
+    Pattern, Position, PublishAtError, Published, Publisher, Received, ReceivedRef, Recv, RecvTimeoutError, SeqError,
+    SharedPublisher, Slow, SnapshotFailed, SourcePublisher, Start, Stats, Subscription, TopicStats, TryRecvError, hub,
 };
 
 fn send<T: Send + ?Sized>(_: &T) {}
@@ -120,6 +120,7 @@ fn handles_print_whatever_the_payload_is() {
 fn results_are_plain_values() {
     assert_impl! {
         Position: Copy, Debug, Display, Eq, FromStr<Err = ParsePositionError>, Hash, PartialOrd, Send, Sync;
+        Pattern: Clone, Debug, Display, Eq, FromStr<Err = ParsePatternError>, Hash, Send, Sync;
         Published: Copy, Debug, Eq, Send, Sync;
         Gap: Copy, Debug, Eq, Send, Sync;
         GapCause: Copy, Debug, Eq, Hash, Send, Sync;
@@ -138,6 +139,7 @@ fn errors_are_errors_that_cross_threads() {
         Closed: Clone, Eq, Error, Send, Sync;
         TryRecvError: Clone, Eq, Error, Send, Sync;
         RecvTimeoutError: Clone, Eq, Error, Send, Sync;
+        ParsePatternError: Clone, Eq, Error, Send, Sync;
         ParsePositionError: Clone, Eq, Error, Send, Sync;
         SnapshotFailed: Clone, Error, Send, Sync;
         SeqError: Copy, Eq, Debug, Error, Send, Sync;

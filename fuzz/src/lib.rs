@@ -2,6 +2,7 @@
 //!
 //! * [`Case`]: settings and a list of [`Op`]s, made from any bytes by `Arbitrary`.
 //! * [`run`]: carries a case out on a real hub and on the model side by side, and panics at the first difference.
+//! * [`check_pattern`]: the same for patterns.
 //! * [`check_position`]: the same for the text form of positions.
 //!
 //! The model knows nothing of blocks, slots or stripes. It keeps every event ever published and, per reader, how far
@@ -11,6 +12,7 @@
 mod case;
 mod ledger;
 mod log;
+mod pattern;
 mod position;
 mod reader;
 mod replay;
@@ -18,6 +20,7 @@ mod run;
 mod writer;
 
 pub use case::{Case, Form, Numbering, Op, Settings, StartAt, Way};
+pub use pattern::{PatternCase, check_pattern};
 pub use position::check_position;
 pub use replay::replay;
 pub use run::run;

@@ -1,7 +1,7 @@
 //! The model of `src/` as property tests, with the stable toolchain: what libFuzzer finds by coverage, these find by
 //! chance, in every `cargo test`.
 
-use keywake_fuzz::{Case, Numbering, check_position, run};
+use keywake_fuzz::{Case, Numbering, PatternCase, check_pattern, check_position, run};
 use proptest::{
     collection::vec,
     prelude::{ProptestConfig, Strategy, any},
@@ -30,6 +30,16 @@ proptest! {
     #[test]
     fn hub_with_the_numbers_of_a_source_does_what_the_model_says(case in case(Numbering::Source)) {
         run(&case);
+    }
+
+    #[test]
+    fn pattern_matches_what_the_model_says(bytes in vec(any::<u8>(), 0..300)) {
+        check_pattern(&PatternCase::from_bytes(&bytes));
+    }
+
+    #[test]
+    fn any_text_is_a_pattern_or_a_typed_error(text in any::<String>(), separator in any::<char>(), key in any::<String>()) {
+        check_pattern(&PatternCase { text, separator, key });
     }
 
     #[test]

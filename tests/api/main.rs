@@ -3,6 +3,7 @@
 mod figures;
 mod lifecycle;
 mod numbering;
+mod pattern;
 mod positions;
 mod publish;
 mod receive;
