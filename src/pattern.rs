@@ -3,9 +3,9 @@
 use std::{fmt, str::FromStr};
 
 /// The segment that stands for any one segment.
-const ONE: &str = "*";
+pub(crate) const ONE: &str = "*";
 /// The last segment that stands for one or more.
-const REST: &str = ">";
+pub(crate) const REST: &str = ">";
 /// What the text form of a prefix begins with. No segment can: it would hold a wildcard and not be one.
 const PREFIX_MARK: &str = ">>";
 
@@ -76,6 +76,15 @@ pub struct Pattern {
     literal: usize,
     /// `None`: a prefix.
     separator: Option<char>,
+}
+
+/// What a pattern consists of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form<'a> {
+    /// Every key that begins so.
+    Prefix(&'a str),
+    /// The segments of `text`, none of them empty.
+    Segments { text: &'a str, separator: char },
 }
 
 impl Pattern {
@@ -191,6 +200,13 @@ impl Pattern {
             }
         }
         segments.next().is_none()
+    }
+
+    pub(crate) fn form(&self) -> Form<'_> {
+        match self.separator {
+            None => Form::Prefix(&self.text),
+            Some(separator) => Form::Segments { text: &self.text, separator },
+        }
     }
 }
 

@@ -29,11 +29,14 @@ mod arrivals;
 mod budget;
 mod builder;
 mod extra;
+#[cfg_attr(not(test), expect(dead_code, reason = "subscribe_matching comes next"))]
+mod patterns;
 mod publisher;
 mod pulse;
 mod registry;
 mod relay;
 mod shared;
+mod slab;
 mod snapshot;
 mod stats;
 mod subscription;

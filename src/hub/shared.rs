@@ -304,10 +304,10 @@ impl FirstPanic {
 
 /// Seeded per hub.
 #[cfg(not(keywake_loom))]
-type KeyHasher = foldhash::fast::RandomState;
+pub(crate) type KeyHasher = foldhash::fast::RandomState;
 /// A model must take the same way in every run.
 #[cfg(keywake_loom)]
-type KeyHasher = foldhash::fast::FixedState;
+pub(crate) type KeyHasher = foldhash::fast::FixedState;
 
 /// A key as the caller has it.
 pub(crate) trait AsKey<K> {
