@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use keywake::{Builder, Subscription, hub};
+use keywake::{Builder, Pattern, Subscription, hub};
 
 struct Counting;
 
@@ -265,6 +265,17 @@ fn keys_used_once_leave_bounded_memory() {
     keys(20_000);
     let (_, grown) = cost(|| keys(100_000));
     assert!(grown < 256 << 10, "{grown} bytes are left of 100,000 keys");
+}
+
+#[test]
+fn asking_a_pattern_allocates_nothing() {
+    let patterns: Vec<Pattern> = ["a.b.c", "*.b.*", "a.>", ">>a.b"].iter().map(|text| text.parse().expect("a pattern")).collect();
+    let (allocations, _) = cost(|| {
+        for key in ["a.b.c", "a.b", "", "a.b.c.d.e.f"] {
+            assert!(patterns.iter().filter(|pattern| pattern.matches(key)).count() <= patterns.len());
+        }
+    });
+    assert_eq!(allocations, 0);
 }
 
 #[test]
