@@ -25,6 +25,26 @@
 //!   words in opposite order, so one of the two sees the other. A reader may leave out a read-modify-write on the summary or on
 //!   the word if it sees the bit set: then the fan-out that takes the bit off has yet to come to the reader's row, or has been there
 //!   before the reader, who then sees the new count.
+//!
+//! # Lanes
+//! Tasks park in slots of the topic's own; whoever waits in another way (a blocked thread, a reader bound to a relay, a member of a set, a
+//! predicate) in a lane of his kind, which is made when first needed. A lane is one more level of P1: between its summaries and ASIDE (for
+//! sets: SETS) in the topic's word stands its bit in `More::parked`.
+//! * **W5 Threads.** Whoever wakes a thread leaves the others to it: a thread that finds its waker gone, however it then leaves, wakes the
+//!   next two. So a wake that is given is never swallowed, and the publisher gives one.
+//!
+//! # The relay
+//! * **W4 Ring.** Only the hub's writer, in its exclusive section, pushes; only who has the turn takes out. A cell is the producer's until its
+//!   item is counted in `pushed`, and the consumer's until the item is counted in `taken`.
+//! * **R1 Queued.** An append that meets a waiter the relay serves says QUEUED in the same step, and is followed by a push: so QUEUED shows
+//!   exactly while a push of the topic is to come, or in the ring. Whoever takes it out takes QUEUED off by a read-modify-write *before* it looks
+//!   for waiters: an append either comes before that, and is in the count that is looked for, or after it, and pushes anew.
+//! * **R2 Running.** RUNNING shows from then on until a pass over the topic's tasks is through. An append that meets it pushes
+//!   nothing, and its event is in the count that is compared when RUNNING is taken off: a pass that was for less is followed by another.
+//! * **R3 Alive.** ALIVE and `pushed` are one word. A push that comes before the relay goes is drained by who drops the relay; one that comes
+//!   after by its publisher. Work is done by one at a time: who finds somebody at it raises the turn, and that one goes over all again.
+//! * **R4 Asleep.** ASLEEP is in that word, too: of a push and a relay that falls asleep, its waker laid ready, one comes second and knows.
+//! * **R5 Bound lanes.** As R1, with a word for each lane: 0, or DIRTY where an event came since the relay took the lane from its list.
 
 mod group;
 mod rest;
