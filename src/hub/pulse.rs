@@ -357,10 +357,26 @@ impl<K, T> Pulse<K, T> {
         panics.note(woken.panic);
     }
 
-    /// The twin goes.
-    pub(crate) fn leave_twin(&self) {
+    /// The twin goes: what it had begun is the main relay's.
+    pub(crate) fn leave_twin(&self, panics: &mut FirstPanic) {
         self.bell(Role::Twin).take();
         self.leave_role(Role::Twin);
+        self.ring_main(panics);
+    }
+
+    /// Has the main relay look for work.
+    pub(crate) fn ring_main(&self, panics: &mut FirstPanic) {
+        let mut woken = Woken::default();
+        self.bell(Role::Main).ring(&mut woken);
+        panics.note(woken.panic);
+    }
+
+    /// The work of a relay that went while a publisher gave it something, by that publisher.
+    pub(crate) fn drain(&self, panics: &mut FirstPanic) {
+        if self.work(panics) == Worked::More {
+            // Another relay came meanwhile, and was told that somebody is at work.
+            self.ring_main(panics);
+        }
     }
 
     fn ring_servers(&self, woken: &mut Woken) {

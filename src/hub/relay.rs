@@ -248,6 +248,10 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Future for Twin<K, T> {
             if again {
                 cx.waker().wake_by_ref();
             }
+            if self.pulse.interval.is_some() {
+                // It has the timer.
+                self.pulse.ring_main(&mut panics);
+            }
         }
         if panics.is_some() {
             self.pulse.tallies.panics.add(1);
@@ -259,7 +263,9 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Future for Twin<K, T> {
 impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Drop for Twin<K, T> {
     fn drop(&mut self) {
         if self.is_at_work {
-            self.pulse.leave_twin();
+            let mut panics = FirstPanic::default();
+            self.pulse.leave_twin(&mut panics);
+            panics.go_on();
         }
     }
 }

@@ -480,7 +480,7 @@ fn settle_all<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: Af
         shared.pulse.wake_aside(&topic, panics);
     }
     if drain {
-        shared.pulse.work(panics);
+        shared.pulse.drain(panics);
     }
     panics.run(|| drop(topics));
     shared.settle_quietly(Later { garbage, ..Later::default() }, panics);

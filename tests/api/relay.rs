@@ -636,3 +636,25 @@ fn twin_does_the_relays_work() {
     drop(publisher);
     assert!(twin.as_mut().poll(&mut Context::from_waker(&twins_waker)).is_ready());
 }
+
+#[test]
+fn twin_that_goes_leaves_what_it_began_to_the_relay() {
+    let (mut publisher, hub) = keywake::hub::<String, u64>();
+    let mut relay = Hand::new(hub.relay());
+    let mut twin = Box::pin(relay.relay.twin());
+    let twins = Waker::from(CountingWaker::new());
+    assert!(relay.poll().is_pending());
+    assert!(twin.as_mut().poll(&mut Context::from_waker(&twins)).is_pending());
+    let waker = CountingWaker::new();
+    let mut readers: Vec<_> = (0..1_000).map(|_| hub.subscribe("key")).collect();
+    readers.iter_mut().for_each(|reader| park(reader, &waker));
+    publisher.publish("key", 1);
+    assert!(relay.poll().is_pending(), "it has seen the event, and is not woken for it again");
+    assert!(twin.as_mut().poll(&mut Context::from_waker(&twins)).is_pending());
+    let before = relay.wakes();
+    drop(twin);
+    assert!(relay.wakes() > before);
+    while waker.wakes() < 1_000 {
+        assert!(relay.poll().is_pending());
+    }
+}
