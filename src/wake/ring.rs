@@ -130,7 +130,7 @@ impl<I> Ring<I> {
         let cells = unsafe { &*cells };
         let item = cells[index_of(taken)].with(|cell| {
             // SAFETY: W4: pushed and not taken, so it is written, and the consumer's.
-            unsafe { (*cell).assume_init_read() }
+            unsafe { cell.cast::<I>().read() }
         });
         // Release (pairs with `has_room`): the item is out before the place is free.
         self.taken.store(taken + 1, Ordering::Release);
