@@ -29,6 +29,8 @@ mod arrivals;
 mod budget;
 mod builder;
 mod extra;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg_attr(not(test), expect(dead_code, reason = "subscribe_matching comes next"))]
 mod patterns;
 mod publisher;

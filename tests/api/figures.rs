@@ -2,7 +2,7 @@
 
 use keywake::{Builder, CloseReason, Start, hub};
 
-use crate::support::{CountingWaker, drain, next_event, next_gap, park};
+use crate::support::{CountingWaker, drain, next_event, next_gap, park, poll};
 
 #[test]
 fn lag_counts_the_retained_events_not_yet_received() {
@@ -221,4 +221,119 @@ fn publishing_to_a_key_that_was_left_does_not_disturb_the_accounts() {
         publisher.publish(&2, [0; 16]);
     }
     assert!((1..=1 << 20).contains(&hub.stats().retained_bytes), "{:?}", hub.stats());
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn metrics_are_recorded_under_their_documented_names() {
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let (mut publisher, hub) = hub::<String, u64>();
+    let (mut reader, waker) = (hub.subscribe("a"), CountingWaker::new());
+    park(&mut reader, &waker);
+    publisher.publish("a", 1);
+    publisher.publish("unread", 2);
+    metrics::with_local_recorder(&recorder, || hub.record_metrics("test"));
+    let recorded: std::collections::BTreeMap<String, DebugValue> = snapshotter
+        .snapshot()
+        .into_vec()
+        .into_iter()
+        .map(|(key, _, _, value)| {
+            let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
+            assert_eq!(labels, [("hub", "test")]);
+            (key.key().name().to_owned(), value)
+        })
+        .collect();
+    assert_eq!(recorded.len(), 14);
+    assert_eq!(recorded["keywake_published_total"], DebugValue::Counter(2));
+    assert_eq!(recorded["keywake_unread_total"], DebugValue::Counter(1));
+    assert_eq!(recorded["keywake_wakes_total"], DebugValue::Counter(1));
+    assert_eq!(recorded["keywake_empty_wakes_total"], DebugValue::Counter(0));
+    assert_eq!(recorded["keywake_topics"], DebugValue::Gauge(1.0.into()));
+    assert_eq!(recorded["keywake_readers"], DebugValue::Gauge(1.0.into()));
+}
+
+/// A waker that knows whether its key was published to since its reader parked.
+struct KeyedWaker {
+    published: std::sync::atomic::AtomicU64,
+    parked_at: std::sync::atomic::AtomicU64,
+    foreign: std::sync::atomic::AtomicU64,
+    wakes: std::sync::atomic::AtomicU64,
+}
+
+impl std::task::Wake for KeyedWaker {
+    fn wake(self: std::sync::Arc<Self>) {
+        use std::sync::atomic::Ordering::SeqCst;
+        self.wakes.fetch_add(1, SeqCst);
+        if self.published.load(SeqCst) == self.parked_at.load(SeqCst) {
+            self.foreign.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// A thousand keys, their readers woken by the relay and by publishers in turn, while other readers come and go.
+#[test]
+fn foreign_and_empty_wakes_stay_zero_under_churn() {
+    use std::{
+        future::Future,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering::SeqCst},
+        },
+        task::{Context, Waker},
+        thread,
+    };
+    let (mut publisher, hub) = hub::<u64, u64>();
+    let over = Arc::new(AtomicBool::new(false));
+    let churning = {
+        let (hub, over) = (hub.clone(), Arc::clone(&over));
+        thread::spawn(move || {
+            let mut kept = Vec::new();
+            let mut key = 0;
+            while !over.load(SeqCst) {
+                key = (key * 7 + 3) % 1_000;
+                let mut reader = hub.subscribe(&key);
+                let _ = poll(&mut reader, &CountingWaker::new());
+                kept.push(reader);
+                if kept.len() > 100 {
+                    kept.clear();
+                }
+            }
+        })
+    };
+    let mut readers: Vec<_> = (0..1_000)
+        .map(|key| {
+            let waker = Arc::new(KeyedWaker { published: 0.into(), parked_at: 0.into(), foreign: 0.into(), wakes: 0.into() });
+            (hub.subscribe(&key), waker)
+        })
+        .collect();
+    let mut relay = Box::pin(hub.relay());
+    for round in 0..20_u64 {
+        for (reader, waker) in &mut readers {
+            let std_waker = Waker::from(Arc::clone(waker));
+            while reader.poll_recv(&mut Context::from_waker(&std_waker)).is_ready() {}
+            waker.parked_at.store(waker.published.load(SeqCst), SeqCst);
+        }
+        if round == 10 {
+            assert!(relay.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        for key in (round..1_000).step_by(7) {
+            let index = usize::try_from(key).expect("it is small");
+            readers[index].1.published.fetch_add(1, SeqCst);
+            publisher.publish(&key, round);
+        }
+        if round >= 10 {
+            for _ in 0..100 {
+                assert!(relay.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+        }
+    }
+    over.store(true, SeqCst);
+    churning.join().expect("it does not panic");
+    let wakes: u64 = readers.iter().map(|(_, waker)| waker.wakes.load(SeqCst)).sum();
+    let expected: usize = (0..20).map(|round: usize| (round..1_000).step_by(7).count()).sum();
+    assert_eq!(wakes, expected as u64, "one wake for each publish to a key whose reader was parked");
+    assert_eq!(readers.iter().map(|(_, waker)| waker.foreign.load(SeqCst)).sum::<u64>(), 0);
+    assert_eq!(hub.stats().empty_wakes, 0);
 }
