@@ -102,17 +102,19 @@ fn thread_that_times_out_hands_the_wake_on() {
         for number in 0..16_u32 {
             let mut reader = hub.subscribe("key");
             let late = Arc::clone(&late);
+            let mut receive = move || {
+                if number % 2 == 1 {
+                    return reader.recv_blocking().map_err(|closed| panic!("{closed}"));
+                }
+                reader.recv_timeout(Duration::from_micros(u64::from(number) * 20))
+            };
             threads.push(thread::spawn(move || {
                 let mut last = 0;
                 while last < 300 {
-                    if number % 2 == 0 {
-                        match reader.recv_timeout(Duration::from_micros(u64::from(number) * 20)) {
-                            Ok(Received::Event(event)) => last = *event,
-                            Ok(other) => panic!("expected an event: {other:?}"),
-                            Err(_) => drop(late.fetch_add(1, Ordering::Relaxed)),
-                        }
-                    } else if let Ok(Received::Event(event)) = reader.recv_blocking() {
-                        last = *event;
+                    match receive() {
+                        Ok(Received::Event(event)) => last = *event,
+                        Ok(other) => panic!("expected an event: {other:?}"),
+                        Err(_) => drop(late.fetch_add(1, Ordering::Relaxed)),
                     }
                 }
             }));
