@@ -15,6 +15,10 @@ impl<T> Default for Few<T> {
 }
 
 impl<T> Few<T> {
+    pub(crate) fn of(item: T) -> Self {
+        Self { first: Some(item), more: None }
+    }
+
     pub(crate) fn push(&mut self, item: T) {
         if self.first.is_none() {
             self.first = Some(item);

@@ -19,8 +19,11 @@ pub struct Published {
 #[non_exhaustive]
 #[must_use]
 pub enum Received<T> {
-    /// A cursor without an event. For readers over many keys, which are not built yet: a subscription to one key yields none.
+    /// A cursor without an event. Reserved: nothing yields it yet.
     Bookmark(Position),
+    /// A key of a set is over: what was buffered of it has been delivered, and it is of the set no more. From a
+    /// [`SubscriptionSet`](crate::SubscriptionSet) only: a subscription to one key ends with it.
+    Ended(Closed),
     /// An event of the key.
     Event(Event<T>),
     /// Events of the key may be lost; the subscription goes on behind the gap. What is left of the block that the reader stands in comes
@@ -37,6 +40,8 @@ pub enum Received<T> {
 pub enum ReceivedRef<'a, T> {
     /// See [`Received::Bookmark`].
     Bookmark(Position),
+    /// See [`Received::Ended`].
+    Ended(Closed),
     /// See [`Received::Event`].
     Event(EventRef<'a, T>),
     /// See [`Received::Gap`].

@@ -7,11 +7,13 @@
 
 mod payload;
 mod runner;
+mod set_sleeper;
 mod sleeper;
 mod told;
 
 pub use payload::{Payload, Payloads};
 pub use runner::Runner;
+pub use set_sleeper::SetSleeper;
 pub use sleeper::{Alarm, Sleeper};
 pub use told::Told;
 

@@ -157,6 +157,11 @@ impl<H: Home<T>, T> Reader<H, T> {
         self.seq
     }
 
+    /// Whether it holds a block.
+    pub(crate) fn has_block(&self) -> bool {
+        self.block.is_some()
+    }
+
     /// Takes the next step.
     #[inline]
     pub(crate) fn advance(&mut self) -> Step {

@@ -87,6 +87,12 @@ impl State {
         self.0 & PARKED != 0 && self.0 & (QUEUED | RUNNING) != 0
     }
 
+    /// Whether a push of the topic into the relay's ring is to come, or there.
+    #[inline]
+    pub(crate) fn is_queued(self) -> bool {
+        self.0 & QUEUED != 0
+    }
+
     #[inline]
     pub(crate) fn is_running(self) -> bool {
         self.0 & RUNNING != 0

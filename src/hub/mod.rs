@@ -37,6 +37,7 @@ mod publisher;
 mod pulse;
 mod registry;
 mod relay;
+mod set;
 mod shared;
 mod slab;
 mod snapshot;
@@ -52,6 +53,7 @@ pub use builder::{Builder, OnLastPublisher};
 pub use extra::Slow;
 pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, SourcePublisher};
 pub use relay::{Relay, RelayHandle};
+pub use set::{SetRecv, SubscriptionSet};
 pub use snapshot::SnapshotFailed;
 pub use stats::{Stats, TopicStats};
 pub use subscription::Subscription;
@@ -68,6 +70,14 @@ use self::{
 use crate::{CloseReason, Closed, Event, Gap, GapCause, Key, Position, buffer::reader::Reader, sync::Arc};
 
 type TopicReader<K, T> = Reader<TopicArc<K, T>, T>;
+/// A reader that begins, and what it is to be told first.
+struct Opened<K, T> {
+    reader: TopicReader<K, T>,
+    gap: Option<Untold>,
+    /// It is over: why, and the position that it came with.
+    refused: Option<(CloseReason, Position)>,
+}
+
 /// A topic that ends at once, and why.
 type Refused<K, T> = (TopicArc<K, T>, CloseReason);
 
@@ -202,14 +212,27 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     fn subscribe_as(&self, key: impl AsKey<K>, hash: u64, start: Start) -> Subscription<K, T> {
+        let (Opened { reader, gap, refused }, later) = self.open(key, hash, start);
+        let shared = Arc::clone(&self.shared);
+        let subscription = match refused {
+            Some((reason, came)) => Subscription::refused(shared, reader, came, reason),
+            None => Subscription::new(shared, reader, gap),
+        };
+        // User code, which may panic: the subscription is there to be dropped then.
+        self.shared.settle(later);
+        subscription
+    }
+
+    /// Joins a key's topic, and begins to read it; and what is to be done about it once its reader is in good hands.
+    fn open(&self, key: impl AsKey<K>, hash: u64, start: Start) -> (Opened<K, T>, Later<K, T>) {
         let mut later = Later::default();
         let topic = match self.join(key, hash, &mut later) {
             Ok(topic) => topic,
             Err((closed, reason)) => {
                 let came = if let Start::After(position) = start { position } else { self.position() };
-                let refused = Subscription::refused(Arc::clone(&self.shared), Reader::at(closed, 0, 0, true), came, reason);
-                self.shared.settle(later);
-                return refused;
+                let seq = if came.epoch() == self.shared.config.epoch { came.seq() } else { 0 };
+                let reader = Reader::at(closed, 0, seq, true);
+                return (Opened { reader, gap: None, refused: Some((reason, came)) }, later);
             }
         };
         let Shared { config, account, .. } = &*self.shared;
@@ -217,10 +240,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             topic.chain.expire(&config.limits, self.shared.stamp(), account, &mut later.garbage);
         }
         let (reader, gap) = self.begin(topic, start);
-        let subscription = Subscription::new(Arc::clone(&self.shared), reader, gap);
-        // User code, which may panic: the subscription is there to be dropped then.
-        self.shared.settle(later);
-        subscription
+        (Opened { reader, gap, refused: None }, later)
     }
 
     /// Becomes a reader of the key's topic, which is made if need be.
@@ -436,7 +456,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         let mut state = shard.lock();
         let topic = state.find_living(hash, |other| other.borrow() == key).cloned();
         if let Some(topic) = &topic {
-            let ending = Ending { reason, seq: self.shared.pulse.progress.completed() };
+            let ending = Ending { reason, seq: self.shared.pulse.progress.completed(), of_hub: false };
             self.shared.registry.remove(shard, &mut state, topic, Removal::Close(ending), &mut later);
         }
         drop(state);

@@ -5,15 +5,18 @@
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
+    task::Waker,
     time::{Duration, Instant},
 };
 
 use super::{
+    set::Roster,
     shared::FirstPanic,
     topic::{Topic, TopicArc},
 };
 use crate::{
-    buffer::word::Waiting,
+    buffer::word::{State, Waiting},
+    few::Few,
     sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Padded, Tally},
     wake::{Bell, Pass, Pushed, Ring, Woken},
 };
@@ -89,6 +92,7 @@ pub(crate) struct Pulse<K, T> {
     turn: Padded<AtomicU32>,
     /// Used by who works, and left here between turns.
     work: Mutex<Work<K, T>>,
+    pub(crate) roster: Roster,
     /// Topics of the ring whose sets have been marked.
     done: AtomicU64,
     /// Of every event up to this seq the sets that wait for it have been marked.
@@ -125,13 +129,15 @@ pub(crate) enum Worked {
 
 /// What lies between two turns.
 struct Work<K, T> {
+    /// Sets of which a member was marked: before any task of a topic.
+    sets: VecDeque<Waker>,
     run: VecDeque<Run<K, T>>,
     resting: Resting<K, T>,
 }
 
 impl<K, T> Default for Work<K, T> {
     fn default() -> Self {
-        Self { run: VecDeque::new(), resting: Resting { order: VecDeque::new(), topics: HashMap::new() } }
+        Self { sets: VecDeque::new(), run: VecDeque::new(), resting: Resting { order: VecDeque::new(), topics: HashMap::new() } }
     }
 }
 
@@ -193,6 +199,7 @@ impl<K, T> Pulse<K, T> {
             ring: Ring::new(),
             turn: Padded::new(AtomicU32::new(0)),
             work: Mutex::new(Work::default()),
+            roster: Roster::new(),
             done: AtomicU64::new(0),
             low: AtomicU64::new(start_seq),
             bells: [Bell::new(), Bell::new()],
@@ -276,8 +283,71 @@ impl<K, T> Pulse<K, T> {
         }
     }
 
+    /// Marks the members of sets that wait for a topic, in the writer's exclusive section, before anything else is published and before the
+    /// event is told as completed (P2). Of those whose sets sleep, puts the wakers into `sets`. No user code runs.
+    #[cold]
+    pub(crate) fn mark_here(topic: &Topic<K, T>, sets: &mut Few<Waker>) {
+        let mut woken = Woken { later: std::mem::take(sets), ..Woken::default() };
+        // First: whoever finds SETS by this finds the lane.
+        let state = topic.chain.word.take(Waiting::SETS);
+        topic.waiters.mark(state, &topic.chain.word, &mut woken);
+        *sets = woken.later;
+    }
+
+    /// The same at a topic that was closed, beside the writer.
+    fn mark_closed(&self, topic: &Topic<K, T>, panics: &mut FirstPanic) {
+        // Where it does not show, somebody else is at it, and finds out by himself that the topic is closed.
+        if !topic.chain.word.observe().has(Waiting::SETS) {
+            return;
+        }
+        let mut sets = Few::default();
+        self.roster.begin();
+        Self::mark_here(topic, &mut sets);
+        self.roster.end(&mut sets);
+        self.wake_sets(sets, panics);
+    }
+
+    /// Wakes sets, of which each was marked.
+    pub(crate) fn wake_sets(&self, sets: Few<Waker>, panics: &mut FirstPanic) {
+        for waker in sets {
+            self.tallies.wakes.add(1);
+            panics.run(|| waker.wake());
+        }
+    }
+
+    /// Up to where a set knows all of its keys that takes over what was marked now, and has seen the event `seen`, or that the hub has
+    /// completed it. Up to `known` it did before. See `Roster`.
+    #[inline]
+    pub(crate) fn watermark(&self, seen: u64, known: u64) -> u64 {
+        // In this order: of what was pushed for events up to `seen`, which shows here, all was marked if as much was done.
+        let pushed = self.ring.pushed();
+        // Acquire (pairs with the store in `mark`): the marks are in the lists.
+        let is_done = self.done.load(Ordering::Acquire) >= pushed;
+        // Acquire (pairs with the store in `mark`): likewise, of events up to it.
+        let reached = if is_done { seen } else { self.low.load(Ordering::Acquire) };
+        if self.roster.is_marking() { known } else { reached.max(known) }
+    }
+
+    /// Does the relay's first step for it, which is late, or that somebody waits for who does not depend on relays.
+    pub(crate) fn mark_now(&self, panics: &mut FirstPanic) {
+        // AcqRel (pairs with the exchange in `take_turns`): as in `work`.
+        if self.turn.fetch_add(1, Ordering::AcqRel) == 0 && self.take_turns(panics, true) {
+            self.ring_main(panics);
+        }
+    }
+
+    /// A thread is about to block on a set.
+    pub(crate) fn block(&self, panics: &mut FirstPanic) {
+        self.roster.block();
+        // Acquire (pairs with `mark`): only whether it is behind.
+        if self.done.load(Ordering::Acquire) < self.ring.pushed() {
+            self.mark_now(panics);
+        }
+    }
+
     /// Wakes everybody who is parked at a topic that was closed.
     pub(crate) fn wake_all(&self, topic: &Topic<K, T>, panics: &mut FirstPanic) {
+        self.mark_closed(topic, panics);
         let mut woken = Woken::default();
         topic.waiters.wake_tasks(&topic.chain.word, &mut woken);
         for lane in topic.waiters.wake_aside(&topic.chain.word, &mut woken) {
@@ -417,7 +487,7 @@ impl<K, T> Pulse<K, T> {
             return;
         }
         let mut work = self.work.lock();
-        let Work { run, resting } = &mut *work;
+        let Work { run, resting, .. } = &mut *work;
         resting.release(Some(now), run);
         let is_due = !run.is_empty();
         drop(work);
@@ -428,19 +498,47 @@ impl<K, T> Pulse<K, T> {
 
     /// Does what a relay is there for: a part of it, where one is alive, and everything where there is none any more.
     pub(crate) fn work(&self, panics: &mut FirstPanic) -> Worked {
-        // AcqRel (pairs with the exchange below): whoever finds 0 has what the one before left; whoever does not is seen by the one at work.
+        // AcqRel (pairs with the exchange in `take_turns`): whoever finds 0 has what the one before left; whoever does not is seen by the one at work.
         if self.turn.fetch_add(1, Ordering::AcqRel) != 0 {
             return Worked::Busy;
         }
+        if self.take_turns(panics, false) { Worked::More } else { Worked::Idle }
+    }
+
+    /// Works until nobody has come by meanwhile. True: there is more to do.
+    fn take_turns(&self, panics: &mut FirstPanic, only_marks: bool) -> bool {
         let mut seen = 1;
         loop {
-            let more = self.work_once(panics);
-            // AcqRel (pairs with the addition above): see there. Failure Acquire: we see what they came for.
+            // A relay that goes while we are at it leaves all its work to us.
+            let more = if only_marks && self.ring.is_alive() { self.mark_once(panics) } else { self.work_once(panics) };
+            // AcqRel (pairs with the additions in `work` and `mark_now`): see there. Failure Acquire: we see what they came for.
             match self.turn.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return if more { Worked::More } else { Worked::Idle },
+                Ok(_) => return more,
                 Err(now) => seen = now,
             }
         }
+    }
+
+    /// The first step only. True: there is more to do, for the relay.
+    fn mark_once(&self, panics: &mut FirstPanic) -> bool {
+        let mut work = std::mem::take(&mut *self.work.lock());
+        let mut dropped = Vec::new();
+        self.mark(&mut work, &mut dropped);
+        let sets = std::mem::take(&mut work.sets);
+        let more = !work.run.is_empty();
+        self.put_back(work);
+        for waker in sets {
+            self.wake_sets(Few::of(waker), panics);
+        }
+        panics.run(|| drop(dropped));
+        more
+    }
+
+    fn put_back(&self, mut work: Work<K, T>) {
+        let mut left = self.work.lock();
+        // A sweep may have come between.
+        work.run.append(&mut left.run);
+        *left = work;
     }
 
     /// True: there is more to do.
@@ -453,9 +551,15 @@ impl<K, T> Pulse<K, T> {
             work.resting.release(is_alive.then(Instant::now), &mut work.run);
         }
         let mut woken = Woken::default();
+        let mut sets = 0;
+        while !is_alive || sets < BATCH {
+            let Some(waker) = work.sets.pop_front() else { break };
+            sets += 1;
+            self.wake_sets(Few::of(waker), panics);
+        }
         let mut passes = 0;
         loop {
-            let budget = if is_alive { BATCH.saturating_sub(usize::try_from(woken.wakes).unwrap_or(BATCH)) } else { usize::MAX };
+            let budget = if is_alive { BATCH.saturating_sub(sets + usize::try_from(woken.wakes).unwrap_or(BATCH)) } else { usize::MAX };
             if budget == 0 {
                 break;
             }
@@ -466,13 +570,8 @@ impl<K, T> Pulse<K, T> {
                 break;
             }
         }
-        let more = !work.run.is_empty();
-        {
-            let mut left = self.work.lock();
-            // A sweep may have come between.
-            work.run.append(&mut left.run);
-            *left = work;
-        }
+        let more = !work.run.is_empty() || !work.sets.is_empty();
+        self.put_back(work);
         self.note(passes, woken, panics);
         panics.run(|| drop(dropped));
         more
@@ -485,11 +584,16 @@ impl<K, T> Pulse<K, T> {
         let pushed = self.ring.pushed();
         // Relaxed: only who works changes it.
         let mut done = self.done.load(Ordering::Relaxed);
+        let before = done;
+        let mut sets = Woken::default();
         while done < pushed {
             // SAFETY: W4: the turn is ours.
             let Some(topic) = (unsafe { self.ring.take() }) else { break };
             done += 1;
-            let state = topic.chain.word.unqueue();
+            let state: State = topic.chain.word.unqueue();
+            if state.has(Waiting::SETS) {
+                topic.waiters.mark(state, &topic.chain.word, &mut sets);
+            }
             if state.has(Waiting::TASKS) && !state.is_running() {
                 topic.chain.word.set_running(true);
                 work.run.push_back(Run { topic, pass: None });
@@ -497,10 +601,14 @@ impl<K, T> Pulse<K, T> {
                 dropped.push(topic);
             }
         }
-        // Release (pairs with the reads of sets): the marks come before.
+        // Release (pairs with `watermark`): the marks come before.
         self.low.store(completed, Ordering::Release);
-        // Release (pairs with the reads of sets): as `low`.
+        // Release (pairs with `watermark`): as `low`.
         self.done.store(done, Ordering::Release);
+        if done != before {
+            self.roster.release_held(&mut sets.later);
+        }
+        work.sets.extend(sets.later);
     }
 
     fn run(

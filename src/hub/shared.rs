@@ -25,6 +25,7 @@ use crate::{
         limits::Limits,
         reader::{Lost, Taker},
     },
+    few::Few,
     sync::{Arc, Fixed, Mutex, Padded, PlainOnce, Tally},
     trace,
 };
@@ -232,6 +233,12 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         Some((losses[index].0, losses[index].2))
     }
 
+    /// What a reader that had come to `from` is told of the loss that ended with this seq.
+    pub(crate) fn gap_of_mark(&self, from: u64, to: u64) -> Gap {
+        let (first, cause) = self.loss(to).unwrap_or((0, GapCause::Source));
+        Gap { from: from.max(first.saturating_sub(1)), to, missed: None, cause }
+    }
+
     /// Closes every topic, and the hub.
     pub(crate) fn shutdown(&self, reason: CloseReason) {
         // The first reason is everybody's, also where two come at once.
@@ -245,7 +252,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             state.set_shutdown(reason);
             let topics: Vec<_> = state.living().cloned().collect();
             for topic in &topics {
-                let ending = Ending { reason: reason.clone(), seq: self.pulse.progress.completed() };
+                let ending = Ending { reason: reason.clone(), seq: self.pulse.progress.completed(), of_hub: true };
                 self.registry.remove(shard, &mut state, topic, Removal::Close(ending), &mut later);
             }
             later.wakers = state.arrived(None);
@@ -254,8 +261,16 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             // A panicking waker must not keep the news from the keys of the other shards.
             self.settle_quietly(later, &mut panics);
         }
+        // Those without keys; the others find out by their keys that all is over.
+        for waker in self.pulse.roster.ring_all() {
+            self.pulse.wake_sets(Few::of(waker), &mut panics);
+        }
         self.pulse.end(&mut panics);
         panics.go_on();
+    }
+
+    pub(crate) fn shutdown_reason(&self) -> Option<CloseReason> {
+        self.shut_down.get().cloned()
     }
 
     pub(crate) fn is_shutdown(&self) -> bool {

@@ -570,10 +570,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
                 }
                 self.shared.gap(lost)
             }
-            Step::Mark { from, to } => {
-                let (first, cause) = self.shared.loss(to).unwrap_or((0, GapCause::Source));
-                Gap { from: from.max(first.saturating_sub(1)), to, missed: None, cause }
-            }
+            Step::Mark { from, to } => self.shared.gap_of_mark(from, to),
             Step::Closed => {
                 let reason = self.topic().ending().map_or(CloseReason::Shutdown, |ending| ending.reason.clone());
                 return Err(self.end(reason));

@@ -55,7 +55,7 @@ impl<K, T> Topic<K, T> {
     /// A topic that never lived, for a subscription that ends at once.
     pub(crate) fn closed(hash: u64, key: K, reason: CloseReason) -> Self {
         let topic = Self::with_word(hash, key, Word::closed());
-        topic.set_ending(Ending { reason, seq: 0 });
+        topic.set_ending(Ending { reason, seq: 0, of_hub: false });
         topic
     }
 
@@ -105,6 +105,8 @@ pub(crate) struct Ending {
     pub(crate) reason: CloseReason,
     /// Every event of the key up to this seq was in the topic.
     pub(crate) seq: u64,
+    /// The hub ended, and not only the key.
+    pub(crate) of_hub: bool,
 }
 
 impl<K, T> fmt::Debug for Topic<K, T> {

@@ -236,7 +236,7 @@ impl<K: Key, T: Send + Sync + 'static> Drop for Blocked<K, T> {
 }
 
 /// Wakes a blocked thread.
-struct Unpark(thread::Thread);
+pub(super) struct Unpark(pub(super) thread::Thread);
 
 impl Wake for Unpark {
     fn wake(self: PlainArc<Self>) {

@@ -1,6 +1,6 @@
 //! The one writer's work: numbering, its private index of topics, appending.
 
-use std::fmt;
+use std::{fmt, task::Waker};
 
 use hashbrown::HashTable;
 
@@ -46,6 +46,10 @@ pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
 pub(crate) struct After<K, T> {
     /// Their tasks are to be woken here and now.
     wake: Few<TopicArc<K, T>>,
+    /// Sets of which a member was marked.
+    sets: Few<Waker>,
+    /// The relay's first step is to be done for it.
+    mark: bool,
     /// Threads are parked there, or readers that are bound to a relay.
     aside: Few<TopicArc<K, T>>,
     /// The relay is asleep, and is to be woken.
@@ -63,6 +67,8 @@ impl<K, T> Default for After<K, T> {
     fn default() -> Self {
         Self {
             wake: Few::default(),
+            sets: Few::default(),
+            mark: false,
             aside: Few::default(),
             rouse: false,
             drain: false,
@@ -82,14 +88,20 @@ impl<K, T> After<K, T> {
             && self.aside.is_empty()
             && self.topics.is_empty()
             && self.made == 0
+            && self.sets.is_empty()
             && !self.drain
+            && !self.mark
     }
 
     /// The usual: there is one thing to do.
     #[inline]
     fn take_lone(&mut self) -> Option<ToSettle<K, T>> {
-        if !self.topics.is_empty() || self.made != 0 || !self.aside.is_empty() || self.drain {
+        if !self.topics.is_empty() || self.made != 0 || !self.aside.is_empty() || self.drain || self.mark {
             return None;
+        }
+        if !self.sets.is_empty() {
+            let is_lone = !self.rouse && self.wake.is_empty() && self.garbage.is_empty();
+            return if is_lone { self.sets.take_lone().map(ToSettle::WakeSet) } else { None };
         }
         match (self.rouse, self.wake.is_empty(), self.garbage.is_empty()) {
             (true, true, true) => {
@@ -122,9 +134,25 @@ impl<K, T> After<K, T> {
         } else if before.has(Waiting::TASKS) {
             push_once(&mut self.wake, topic);
         }
+        if before.has(Waiting::SETS) {
+            self.mark(topic, before, queued, pulse);
+        }
         if before.has(Waiting::ASIDE) {
             push_once(&mut self.aside, topic);
         }
+    }
+
+    /// An append met members of sets.
+    #[cold]
+    fn mark(&mut self, topic: &TopicArc<K, T>, before: State, queued: bool, pulse: &Pulse<K, T>) {
+        if !queued && !before.is_queued() {
+            return Pulse::mark_here(topic, &mut self.sets);
+        }
+        let is_overdue = !queued && pulse.is_overdue(topic.waiters.queued_for(before.count()));
+        if is_overdue {
+            topic.waiters.note_queued(before.count());
+        }
+        self.mark |= is_overdue || pulse.roster.has_blocked();
     }
 
     fn drop_later(&mut self, topic: TopicArc<K, T>) {
@@ -452,6 +480,8 @@ pub(crate) enum ToSettle<K, T> {
     Rouse,
     /// The tasks of one topic are to be woken.
     Wake(TopicArc<K, T>),
+    /// A set is to be woken.
+    WakeSet(Waker),
 }
 
 /// Does what a publish left to be done: wakes first, then drops.
@@ -460,6 +490,7 @@ pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, af
     match after {
         ToSettle::Rouse => shared.pulse.rouse(&mut panics),
         ToSettle::Wake(topic) => shared.pulse.wake_tasks(&topic, &mut panics),
+        ToSettle::WakeSet(waker) => shared.pulse.wake_sets(Few::of(waker), &mut panics),
         ToSettle::Free(waste) => shared.free(waste),
         ToSettle::All(after) => settle_all(shared, *after, &mut panics),
     }
@@ -468,8 +499,12 @@ pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, af
 
 #[cold]
 fn settle_all<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: After<K, T>, panics: &mut FirstPanic) {
-    let After { wake, aside, rouse, drain, garbage, topics, made } = after;
+    let After { wake, sets, mark, aside, rouse, drain, garbage, topics, made } = after;
     trace::topics_made(made);
+    shared.pulse.wake_sets(sets, panics);
+    if mark {
+        shared.pulse.mark_now(panics);
+    }
     if rouse {
         shared.pulse.rouse(panics);
     }

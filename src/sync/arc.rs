@@ -1,6 +1,12 @@
 //! A reference count without weak references: there are none in this crate, and there is a count in every topic.
 
-use std::{fmt, ops::Deref, ptr, ptr::NonNull};
+use std::{
+    fmt,
+    mem::{ManuallyDrop, offset_of},
+    ops::Deref,
+    ptr,
+    ptr::NonNull,
+};
 
 use super::{AtomicUsize, Ordering};
 
@@ -35,6 +41,24 @@ impl<T> Arc<T> {
 
     pub(crate) fn as_ptr(this: &Self) -> *const T {
         ptr::from_ref(&**this)
+    }
+
+    /// What it stands for, to be given back to `from_raw`.
+    pub(crate) fn into_raw(this: Self) -> *const T {
+        let this = ManuallyDrop::new(this);
+        // SAFETY: A1: we stand for one of the count. (Not by a reference to the value: `from_raw` needs what is counted.)
+        unsafe { &raw const (*this.0.as_ptr()).value }
+    }
+
+    /// The reverse of `into_raw`.
+    ///
+    /// # Safety
+    /// `value` comes from there, and is given back once.
+    pub(crate) unsafe fn from_raw(value: *const T) -> Self {
+        // SAFETY: by the contract of this function the value is that of a `Counted`.
+        let counted = unsafe { value.byte_sub(offset_of!(Counted<T>, value)) };
+        // SAFETY: it comes from a pointer that is not null.
+        Self(unsafe { NonNull::new_unchecked(counted.cast_mut().cast()) })
     }
 
     fn counted(&self) -> &Counted<T> {

@@ -47,6 +47,8 @@
 //! * **R5 Bound lanes.** As R1, with a word for each lane: 0, or DIRTY where an event came since the relay took the lane from its list.
 
 mod group;
+mod member;
+mod members;
 mod rest;
 mod ring;
 mod row;
@@ -54,6 +56,8 @@ mod slots;
 mod visitors;
 mod waiters;
 
+pub(crate) use member::{Core, Member};
+pub(crate) use members::Parking;
 pub(crate) use ring::{Pushed, Ring};
 pub(crate) use row::Woken;
 pub(crate) use slots::SlotId;

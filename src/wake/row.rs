@@ -1,8 +1,11 @@
 //! A row of parking slots: one word of bits for up to 32 readers, and a cell for each.
 
-use std::{any::Any, mem::MaybeUninit, panic};
+use std::{any::Any, mem::MaybeUninit, panic, task::Waker};
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Stamp, UnsafeCell, read_exclusively};
+use crate::{
+    few::Few,
+    sync::{AtomicU32, AtomicU64, Ordering, Stamp, UnsafeCell, read_exclusively},
+};
 
 /// Slots of a full row. Two in models: more would only add interleavings of the same kind.
 pub(super) const WIDTH: usize = if cfg!(keywake_loom) { 2 } else { 32 };
@@ -17,8 +20,8 @@ pub(crate) unsafe trait Parked: Clone {
     fn is_same(&self, other: &Self) -> bool;
     /// Asks to be polled again, since another one is just being woken in this one's place. User code may run.
     fn again(&self);
-    /// Wakes. User code may run.
-    fn wake(self);
+    /// Wakes; or, where no user code may run, puts into `later` who is to be woken. User code may run.
+    fn wake(self, later: &mut Few<Waker>);
 }
 
 /// A cell for what is parked. Who may touch it is W1.
@@ -71,6 +74,8 @@ pub(crate) struct Woken {
     pub(crate) panic: Option<Box<dyn Any + Send>>,
     /// Somebody stays parked, having seen all.
     pub(crate) left: bool,
+    /// To be woken when user code may run.
+    pub(crate) later: Few<Waker>,
 }
 
 impl Woken {
@@ -78,11 +83,11 @@ impl Woken {
     fn wake(&mut self, mut parked: impl Iterator<Item = impl Parked>) {
         let mut go_on = true;
         while go_on {
-            let wakes = &mut self.wakes;
+            let (wakes, later) = (&mut self.wakes, &mut self.later);
             let run = panic::catch_unwind(panic::AssertUnwindSafe(|| {
                 for parked in &mut parked {
                     *wakes += 1;
-                    parked.wake();
+                    parked.wake(later);
                 }
             }));
             go_on = run.is_err();
@@ -220,6 +225,41 @@ impl<P: Parked, const N: usize> Row<P, N> {
             // SAFETY: W1: we turned P into H, so the cell is full, and only read until H is off.
             unsafe { cell.cast::<P>().read() }
         }))
+    }
+
+    /// Takes out what is parked in a slot if it `is_due`, which is asked when nobody else can take it out. Whoever makes it due calls this
+    /// afterwards.
+    pub(super) fn take_if(&self, slot: usize, is_due: impl Fn() -> bool) -> Option<P> {
+        loop {
+            // Relaxed: only a guess for the exchange below.
+            let mut bits = self.bits.load(Ordering::Relaxed);
+            let is_held = loop {
+                let is_parked = bits & parked(slot) != 0;
+                let next = if is_parked { bits & !parked(slot) | held(slot) } else { bits };
+                // AcqRel (pairs with `put`): also where nothing is parked, so that who parks after this sees what is due; what was laid
+                // down is visible. Failure Relaxed: we look again.
+                match self.bits.compare_exchange_weak(bits, next, Ordering::AcqRel, Ordering::Relaxed) {
+                    Ok(_) => break is_parked,
+                    Err(current) => bits = current,
+                }
+            };
+            if !is_held {
+                return None;
+            }
+            let found = is_due().then(|| {
+                self.cells[slot].with(|cell| {
+                    // SAFETY: W1: we turned P into H, so the cell is full, and only read until H is off.
+                    unsafe { cell.cast::<P>().read() }
+                })
+            });
+            let back = if found.is_none() { parked(slot) } else { 0 };
+            // AcqRel (pairs with `put` and `take`: the cell is not read after this; and with the exchange above): whoever found H and left
+            // had made it due before, which we see.
+            self.bits.fetch_xor(held(slot) | back, Ordering::AcqRel);
+            if found.is_some() || !is_due() {
+                return found;
+            }
+        }
     }
 
     /// Takes H off, and lets those of `back` stay parked.

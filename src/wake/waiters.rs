@@ -3,13 +3,16 @@
 use std::{fmt, ptr, task::Waker};
 
 use super::{
+    member::Member,
+    members::{Members, Parking},
     rest::publish_once,
     row::{Parked, Put, Target, Woken},
     slots::{Place, SlotId, Slots},
 };
 use crate::{
     buffer::word::{State, Waiting, Word},
-    sync::{AtomicPtr, AtomicU64, Ordering},
+    few::Few,
+    sync::{Arc, AtomicPtr, AtomicU64, Ordering},
 };
 
 // SAFETY: `will_wake` compares two addresses.
@@ -24,7 +27,7 @@ unsafe impl Parked for Waker {
     }
 
     #[inline]
-    fn wake(self) {
+    fn wake(self, _: &mut Few<Waker>) {
         self.wake();
     }
 }
@@ -57,6 +60,8 @@ struct More {
     parked: AtomicU64,
     threads: Slots<Waker>,
     bound: AtomicPtr<BoundLane>,
+    /// Told of by a bit of the topic's word, and not by `parked`.
+    sets: Members,
 }
 
 /// Readers that are bound to one relay.
@@ -112,6 +117,7 @@ impl Waiters {
             parked: AtomicU64::new(0),
             threads: Slots::new(),
             bound: AtomicPtr::new(ptr::null_mut()),
+            sets: Members::new(),
         })
     }
 
@@ -327,6 +333,40 @@ impl Waiters {
         }
     }
 
+    /// Gives out a slot for a member of a set.
+    pub(crate) fn take_set_slot(&self) -> SlotId {
+        self.more_or_make().sets.take_slot()
+    }
+
+    /// Takes it back; the member was taken out of it.
+    pub(crate) fn return_set_slot(&self, id: SlotId) {
+        if let Some(more) = self.more() {
+            more.sets.return_slot(id);
+        }
+    }
+
+    /// Parks a member whose set has seen `count` events. `first`: as for `park`.
+    #[inline]
+    pub(crate) fn park_member(&self, id: SlotId, first: bool, word: &Word, count: u64, member: &Arc<Member>) -> Parking {
+        self.more().map_or(Parking::Busy, |more| more.sets.park(id, first, word, count, member))
+    }
+
+    /// Takes a member out, if it is still there.
+    pub(crate) fn unpark_member(&self, id: SlotId) {
+        if let Some(more) = self.more() {
+            more.sets.unpark(id);
+        }
+    }
+
+    /// Marks the members of sets that were parked before and have something to read; once the topic is closed, every parked one. `state` is
+    /// that of the word when SETS was taken off. Those whose sets sleep put their wakers into `woken`: no user code runs. Who may
+    /// call this, and when, is P2.
+    pub(crate) fn mark(&self, state: State, word: &Word, woken: &mut Woken) {
+        if let Some(more) = self.more() {
+            more.sets.mark(state, word, woken);
+        }
+    }
+
     /// The count at which the topic was last given to the relay, or the relay last came by.
     pub(crate) fn note_queued(&self, count: u64) {
         self.tasks.spare().set(count);
@@ -380,13 +420,13 @@ fn lane_bit(lane: Lane) -> u64 {
     }
 }
 
-fn target_of(state: State) -> Target {
+pub(super) fn target_of(state: State) -> Target {
     Target { count: state.count(), all: state.is_closed() }
 }
 
 /// P1, the last step of parking. False: something has come.
 #[inline]
-fn say_unless_told(word: &Word, first: bool, count: u64, waiting: Waiting) -> bool {
+pub(super) fn say_unless_told(word: &Word, first: bool, count: u64, waiting: Waiting) -> bool {
     let has_come = |state: State| state.count() != count || state.is_closed();
     let mut state = word.observe();
     // A bit that is still set with the count still the same is as good as our own: the fan-out that takes it off has yet to
@@ -398,7 +438,7 @@ fn say_unless_told(word: &Word, first: bool, count: u64, waiting: Waiting) -> bo
 }
 
 /// Those who have seen all stay parked, and the word must say so. False: an event came since, which may not have seen it.
-fn say_left(word: &Word, waiting: Waiting, target: Target) -> bool {
+pub(super) fn say_left(word: &Word, waiting: Waiting, target: Target) -> bool {
     target_of(word.say(waiting)) == target
 }
 

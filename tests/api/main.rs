@@ -9,6 +9,7 @@ mod publish;
 mod receive;
 mod relay;
 mod retention;
+mod set;
 mod slow;
 mod snapshot;
 mod start;
