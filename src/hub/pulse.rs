@@ -336,12 +336,27 @@ impl<K, T> Pulse<K, T> {
         }
     }
 
+    /// Whether something was given to the relay that it has not come by for.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        let pushed = self.ring.pushed();
+        // Relaxed: only whether it is worth while to work.
+        self.done.load(Ordering::Relaxed) < pushed
+    }
+
+    /// A set that wants to go on does the relay's first step. Panics of other sets' wakers are not its own.
+    #[cold]
+    pub(crate) fn help(&self) {
+        let mut panics = FirstPanic::default();
+        self.mark_now(&mut panics);
+        self.tallies.panics.add(u64::from(panics.is_some()));
+    }
+
     /// A thread is about to block on a set.
-    pub(crate) fn block(&self, panics: &mut FirstPanic) {
+    pub(crate) fn block(&self) {
         self.roster.block();
-        // Acquire (pairs with `mark`): only whether it is behind.
-        if self.done.load(Ordering::Acquire) < self.ring.pushed() {
-            self.mark_now(panics);
+        if self.is_behind() {
+            self.help();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    future::poll_fn,
+    future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
@@ -12,7 +12,7 @@ use std::{
 
 use futures_core::Stream;
 use keywake::{
-    Builder, CloseReason, GapCause, Hub, Position, Received, ReceivedRef, RecvTimeoutError, SharedPublisher, Start, SubscriptionSet,
+    Builder, CloseReason, GapCause, Hub, Position, Received, ReceivedRef, RecvTimeoutError, Relay, SharedPublisher, Start, SubscriptionSet,
     TryRecvError, hub,
 };
 
@@ -594,6 +594,165 @@ fn ten_thousand_keys_with_one_busy_one_cost_what_is_ready() {
     }
     // A pass over all keys would take minutes.
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+/// A relay that is polled by hand.
+struct Hand {
+    relay: Pin<Box<Relay>>,
+    waker: Arc<CountingWaker>,
+}
+
+impl Hand {
+    fn of(hub: &Hub<String, u64>) -> Self {
+        let mut hand = Self { relay: Box::pin(hub.relay()), waker: CountingWaker::new() };
+        hand.poll();
+        hand
+    }
+
+    fn poll(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.waker));
+        assert!(self.relay.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+}
+
+#[test]
+fn a_set_that_sleeps_is_woken_by_the_relay_and_not_by_the_publisher() {
+    let (mut publisher, hub) = hub::<String, u64>();
+    let mut relay = Hand::of(&hub);
+    let mut sets: Vec<_> = (0..5).map(|_| set_of(&hub, &["a", "b"])).collect();
+    let waker = CountingWaker::new();
+    for set in &mut sets {
+        assert!(poll(set, &waker).is_pending());
+    }
+    publisher.publish("a", 1);
+    publisher.publish("b", 2);
+    publisher.publish("a", 3);
+    assert_eq!((relay.waker.wakes(), waker.wakes()), (1, 0));
+    relay.poll();
+    assert_eq!(waker.wakes(), 5, "once each");
+    for set in &mut sets {
+        assert_eq!(told(set), ["a1", "b2", "a3"]);
+        assert_eq!(set.position().seq(), 3);
+    }
+    assert_eq!((hub.stats().wakes, hub.stats().empty_wakes), (5, 0));
+}
+
+#[test]
+fn a_set_that_is_asked_need_not_wait_for_the_relay() {
+    let (mut publisher, hub) = hub::<String, u64>();
+    let mut relay = Hand::of(&hub);
+    let mut set = set_of(&hub, &["a", "b"]);
+    let (waker, other) = (CountingWaker::new(), CountingWaker::new());
+    assert!(poll(&mut set, &waker).is_pending());
+    let mut reader = hub.subscribe("a");
+    crate::support::park(&mut reader, &other);
+    publisher.publish("a", 1);
+    assert_eq!(set.position().seq(), 0);
+    assert_eq!(told(&mut set), ["a1"]);
+    assert_eq!(set.position().seq(), 1);
+    assert_eq!(other.wakes(), 0, "tasks are the relay's");
+    relay.poll();
+    assert_eq!(other.wakes(), 1);
+}
+
+#[test]
+fn a_relay_that_goes_wakes_the_sets_that_waited_for_it() {
+    let (mut publisher, hub) = hub::<String, u64>();
+    let relay = Hand::of(&hub);
+    let mut set = set_of(&hub, &["a"]);
+    let waker = CountingWaker::new();
+    assert!(poll(&mut set, &waker).is_pending());
+    publisher.publish("a", 1);
+    assert_eq!(waker.wakes(), 0);
+    drop(relay);
+    assert_eq!(waker.wakes(), 1);
+    assert_eq!(told(&mut set), ["a1"]);
+    assert!(poll(&mut set, &waker).is_pending());
+    publisher.publish("a", 2);
+    assert_eq!(waker.wakes(), 2);
+}
+
+#[test]
+fn a_relay_that_is_overdue_keeps_no_set_waiting() {
+    let (mut publisher, hub) = Builder::<String, u64>::new().retain_events(64).build();
+    let _relay = Hand::of(&hub);
+    let mut set = set_of(&hub, &["a", "b"]);
+    let waker = CountingWaker::new();
+    assert!(poll(&mut set, &waker).is_pending());
+    publisher.publish("b", 0);
+    for n in 0..16 {
+        publisher.publish("a", n);
+    }
+    assert_eq!(waker.wakes(), 0);
+    publisher.publish("a", 16);
+    assert_eq!(waker.wakes(), 1);
+    assert_eq!(told(&mut set).len(), 18);
+}
+
+#[test]
+fn a_blocked_thread_does_not_depend_on_the_relay() {
+    within_limit(|| {
+        let (mut publisher, hub) = hub::<String, u64>();
+        let _relay = Hand::of(&hub);
+        let mut set = set_of(&hub, &["a", "b"]);
+        let thread = thread::spawn(move || {
+            let mut got = Vec::new();
+            while let Ok((key, received)) = set.recv_blocking() {
+                got.push(text(&key, &received));
+            }
+            got
+        });
+        thread::sleep(Duration::from_millis(20));
+        for n in 0..10 {
+            publisher.publish(if n % 2 == 0 { "a" } else { "b" }, n);
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(publisher);
+        let got = thread.join().expect("it does not panic");
+        assert_eq!(got, ["a1", "b2", "a3", "b4", "a5", "b6", "a7", "b8", "a9", "b10"]);
+    });
+}
+
+/// A waker of a task that the relay wakes: it publishes, and polls a set while the relay is still at work.
+struct Meddler {
+    publisher: SharedPublisher<String, u64>,
+    set: Mutex<(Set, Arc<CountingWaker>, Vec<Poll<String>>)>,
+}
+
+impl Wake for Meddler {
+    fn wake(self: Arc<Self>) {
+        self.publisher.publish("b", 0);
+        self.publisher.publish("c", 0);
+        let (set, waker, polled) = &mut *self.set.lock().expect("not poisoned");
+        polled.extend([poll(set, waker), poll(set, waker)]);
+    }
+}
+
+#[test]
+fn a_set_that_finds_an_event_beyond_what_the_relay_has_marked_waits_for_it_and_is_woken() {
+    within_limit(|| {
+        let (publisher, hub) = hub::<String, u64>();
+        let publisher = publisher.shared();
+        let mut relay = Hand::of(&hub);
+        let waker = CountingWaker::new();
+        let mut set = set_of(&hub, &["a", "b"]);
+        assert!(poll(&mut set, &waker).is_pending());
+        // Of "c" the set knows without being told: it is awake there.
+        assert!(set.add("c"));
+        let meddler =
+            Arc::new(Meddler { publisher: publisher.clone(), set: Mutex::new((set, Arc::clone(&waker), Vec::new())) });
+        let mut reader = hub.subscribe("a");
+        assert!(reader.poll_recv(&mut Context::from_waker(&Waker::from(Arc::clone(&meddler)))).is_pending());
+        publisher.publish("other", 0);
+        publisher.publish("a", 0);
+        let before = waker.wakes();
+        relay.poll();
+        let (set, _, polled) = &mut *meddler.set.lock().expect("not poisoned");
+        assert_eq!(polled[..], [Poll::Ready("a2".to_owned()), Poll::Pending], "c4 is found, and b3 not yet");
+        assert_eq!(waker.wakes(), before + 2, "once by its mark, and once for having had to wait");
+        assert_eq!(told(set), ["b3", "c4"]);
+        drop(reader);
+    });
 }
 
 #[test]

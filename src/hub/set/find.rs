@@ -45,6 +45,7 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         self.finish_last();
         // Where something is beyond the watermark that was known, the first look finds it and the second has a watermark that covers it.
         let mut looks = 0;
+        let mut has_helped = false;
         loop {
             let next = self.order.peek().map(|Reverse(next)| *next);
             if let Some(next) = next {
@@ -53,11 +54,16 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
                     return Some(Ok(self.deliver(next.index)));
                 }
             }
-            if looks == 2 || looks > 0 && next.is_none() {
+            if looks < 2 && (looks == 0 || next.is_some()) {
+                self.look();
+                looks += 1;
+            } else if !has_helped && self.hub.shared.pulse.is_behind() {
+                // What was published waits for the relay: who asks for it need not.
+                self.hub.shared.pulse.help();
+                (has_helped, looks) = (true, 0);
+            } else {
                 break;
             }
-            self.look();
-            looks += 1;
         }
         if self.order.is_empty() { self.find_end().map(Err) } else { None }
     }
@@ -350,11 +356,8 @@ struct Blocked<K: Key, T: Send + Sync + 'static>(Arc<Shared<K, T>>);
 
 impl<K: Key, T: Send + Sync + 'static> Blocked<K, T> {
     fn new(shared: &Arc<Shared<K, T>>) -> Self {
-        let blocked = Self(Arc::clone(shared));
-        let mut panics = FirstPanic::default();
-        shared.pulse.block(&mut panics);
-        panics.go_on();
-        blocked
+        shared.pulse.block();
+        Self(Arc::clone(shared))
     }
 }
 

@@ -1,0 +1,142 @@
+//! With a relay a set is woken, and its position is as safe: the relay marks its members, and moves what it may deliver up to.
+
+use keywake::{Hub, Relay};
+use loom_tests::{KEY, Payload, Payloads, Runner, SetSleeper, builder, model, race, race3};
+
+const OTHER: u8 = 2;
+
+/// A relay that sleeps, and a set of both keys that does.
+fn asleep(hub: &Hub<u8, Payload>) -> (Runner<Relay>, SetSleeper) {
+    let mut relay = Runner::new(hub.relay());
+    relay.poll();
+    let mut set = hub.subscribe_set();
+    set.add(&KEY);
+    set.add(&OTHER);
+    let mut sleeper = SetSleeper::new(set);
+    assert!(sleeper.poll().is_pending(), "there is nothing yet");
+    (relay, sleeper)
+}
+
+/// The race of `set_position_is_safe`, with a relay that marks late: the first key is marked with 1; then 2 goes to the other key, and 3
+/// to the first, and the relay comes by somewhere in between.
+#[test]
+fn relay_against_producer_of_two_keys_against_recv() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let (mut relay, mut sleeper) = asleep(&hub);
+        publisher.publish(&KEY, payloads.make(1));
+        relay.run();
+        let events = [payloads.make(2), payloads.make(3)];
+        let (mut relay, mut sleeper, publisher) = race3(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                let _ = sleeper.poll();
+                sleeper
+            },
+            move || {
+                for (key, event) in [OTHER, KEY].into_iter().zip(events) {
+                    publisher.publish(&key, event);
+                }
+                publisher
+            },
+        );
+        relay.run();
+        sleeper.judge();
+        sleeper.assert_told(&[(KEY, 1), (OTHER, 2), (KEY, 3)]);
+        assert_eq!(sleeper.set.position().seq(), 3);
+        drop((publisher, sleeper, hub));
+        relay.run();
+        drop(relay);
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn position_of_a_sleeping_set_against_publish_against_relay() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let (mut relay, mut sleeper) = asleep(&hub);
+        let event = payloads.make(1);
+        let (mut relay, mut sleeper, publisher) = race3(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                sleeper.say();
+                sleeper.say();
+                sleeper
+            },
+            move || {
+                publisher.publish(&OTHER, event);
+                publisher
+            },
+        );
+        relay.run();
+        sleeper.judge();
+        sleeper.assert_told(&[(OTHER, 1)]);
+        drop((publisher, sleeper, hub));
+        relay.run();
+        drop(relay);
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn relay_that_is_dropped_against_publish_to_a_sleeping_set() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let (relay, mut sleeper) = asleep(&hub);
+        let event = payloads.make(1);
+        let ((), publisher) = race(
+            move || drop(relay),
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        sleeper.judge();
+        sleeper.assert_told(&[(KEY, 1)]);
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn first_poll_of_a_relay_against_publish_to_a_sleeping_set() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let mut set = hub.subscribe_set();
+        set.add(&KEY);
+        let mut sleeper = SetSleeper::new(set);
+        assert!(sleeper.poll().is_pending(), "there is nothing yet");
+        let mut relay = Runner::new(hub.relay());
+        let events = [payloads.make(1), payloads.make(2)];
+        let (mut relay, publisher) = race(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                for event in events {
+                    publisher.publish(&KEY, event);
+                }
+                publisher
+            },
+        );
+        relay.run();
+        sleeper.judge();
+        sleeper.assert_told(&[(KEY, 1), (KEY, 2)]);
+        drop((publisher, sleeper, hub));
+        relay.run();
+        drop(relay);
+        payloads.assert_all_dropped();
+    });
+}
