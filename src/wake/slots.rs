@@ -185,7 +185,7 @@ mod tests {
             unreachable!("nobody is woken meanwhile");
         }
 
-        fn wake(self) {
+        fn wake(self, _later: &mut crate::few::Few<std::task::Waker>) {
             self.0.add(1);
         }
     }
