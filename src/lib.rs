@@ -17,7 +17,7 @@ mod wake;
 pub use buffer::{Event, EventRef};
 pub use hub::{
     Builder, Hub, OnLastPublisher, PublishAtError, Publisher, Recv, Relay, RelayHandle, SeqError, SetRecv, SharedPublisher, Slow,
-    SnapshotFailed, SourcePublisher, Start, Stats, Subscription, SubscriptionSet, TopicStats, hub,
+    SnapshotFailed, SourcePublisher, Start, Stats, Subscription, SubscriptionSet, TopicCounts, TopicStats, hub,
 };
 pub use pattern::{ParsePatternError, Pattern};
 pub use position::{ParsePositionError, Position};

@@ -55,7 +55,7 @@ pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, Source
 pub use relay::{Relay, RelayHandle};
 pub use set::{SetRecv, SubscriptionSet};
 pub use snapshot::SnapshotFailed;
-pub use stats::{Stats, TopicStats};
+pub use stats::{Stats, TopicCounts, TopicStats};
 pub use subscription::Subscription;
 pub use waiting::Recv;
 
@@ -685,7 +685,27 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.topic(key).map(|topic| topic_stats(&topic))
+        self.topic(key).map(|topic| self.topic_stats_of(&topic))
+    }
+
+    fn topic_stats_of(&self, topic: &Topic<K, T>) -> TopicStats {
+        let counts = self.shared.config.counts_topics.then(|| {
+            topic.waiters.counted().map_or_else(TopicCounts::default, |counts| TopicCounts {
+                wakes: counts.wakes.get(),
+                empty_wakes: counts.empty.get(),
+                fan_outs: counts.fan_outs.get(),
+                fall_backs: counts.fall_backs.get(),
+                coalesced: counts.coalesced.get(),
+                gaps: counts.gaps.get(),
+            })
+        });
+        TopicStats {
+            readers: topic.desk.readers(),
+            published: topic.chain.word.observe().count(),
+            retained_events: topic.chain.retained(),
+            last_seq: topic.chain.last_seq(),
+            counts,
+        }
     }
 
     /// Calls `visit` for every living topic, outside of every lock. Topics that come or go meanwhile may be left out or not.
@@ -711,7 +731,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         for index in 0..self.shared.registry.shard_count() {
             let topics: Vec<_> = self.shared.registry.shard(index).lock().living().cloned().collect();
             for topic in topics {
-                visit(topic.key(), &topic_stats(&topic));
+                visit(topic.key(), &self.topic_stats_of(&topic));
             }
         }
     }
@@ -757,15 +777,6 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         let hash = self.shared.hash(key);
         let state = self.shared.registry.shard(self.shared.registry.shard_of(hash)).lock();
         state.find_living(hash, |other| other.borrow() == key).cloned()
-    }
-}
-
-fn topic_stats<K, T>(topic: &Topic<K, T>) -> TopicStats {
-    TopicStats {
-        readers: topic.desk.readers(),
-        published: topic.chain.word.observe().count(),
-        retained_events: topic.chain.retained(),
-        last_seq: topic.chain.last_seq(),
     }
 }
 

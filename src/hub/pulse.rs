@@ -18,7 +18,7 @@ use crate::{
     buffer::word::{State, Waiting},
     few::Few,
     sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Padded, Tally},
-    wake::{Bell, Pass, Pushed, Ring, Woken},
+    wake::{Bell, Counts, Pass, Pushed, Ring, Woken},
 };
 
 /// Wakes that a relay gives before it lets others run. Above 256 a worker's local queue of tokio's spills over; from 64 on the cost of a
@@ -107,6 +107,8 @@ pub(crate) struct Pulse<K, T> {
     ended: AtomicU32,
     pub(crate) interval: Option<Duration>,
     overdue: u64,
+    /// Whether what is done is counted for each key as well.
+    counts_topics: bool,
 }
 
 /// The one of the two who serve the ring.
@@ -186,7 +188,7 @@ struct BoundRun<K, T> {
 }
 
 impl<K, T> Pulse<K, T> {
-    pub(crate) fn new(start_seq: u64, retain_events: u64, interval: Option<Duration>) -> Self {
+    pub(crate) fn new(start_seq: u64, retain_events: u64, interval: Option<Duration>, counts_topics: bool) -> Self {
         Self {
             progress: Padded::new(Progress {
                 completed: AtomicU64::new(start_seq),
@@ -209,6 +211,7 @@ impl<K, T> Pulse<K, T> {
             ended: AtomicU32::new(0),
             interval,
             overdue: (retain_events / 4).clamp(1, OVERDUE),
+            counts_topics,
         }
     }
 
@@ -256,7 +259,9 @@ impl<K, T> Pulse<K, T> {
         topic.waiters.wake_tasks(&topic.chain.word, &mut woken);
         if self.ring.is_alive() {
             self.tallies.fall_backs.add(1);
+            self.count(topic, |counts| &counts.fall_backs);
         }
+        self.count_woken(topic, 1, &woken);
         self.note(1, woken, panics);
     }
 
@@ -267,6 +272,7 @@ impl<K, T> Pulse<K, T> {
         for lane in lanes {
             self.wake_bound(topic, lane, &mut woken);
         }
+        self.count_woken(topic, 1, &woken);
         self.note(1, woken, panics);
     }
 
@@ -368,6 +374,7 @@ impl<K, T> Pulse<K, T> {
         for lane in topic.waiters.wake_aside(&topic.chain.word, &mut woken) {
             topic.waiters.wake_bound(lane, &topic.chain.word, &mut woken);
         }
+        self.count_woken(topic, 1, &woken);
         self.note(1, woken, panics);
     }
 
@@ -375,7 +382,25 @@ impl<K, T> Pulse<K, T> {
     pub(crate) fn hand_on(&self, topic: &Topic<K, T>, panics: &mut FirstPanic) {
         let mut woken = Woken::default();
         topic.waiters.hand_on(&topic.chain.word, &mut woken);
+        self.count_woken(topic, 0, &woken);
         self.note(0, woken, panics);
+    }
+
+    /// Counts one for a key, where that is wished.
+    #[inline]
+    pub(crate) fn count(&self, topic: &Topic<K, T>, which: impl Fn(&Counts) -> &Tally) {
+        if self.counts_topics {
+            which(topic.waiters.counts()).add(1);
+        }
+    }
+
+    fn count_woken(&self, topic: &Topic<K, T>, fan_outs: u64, woken: &Woken) {
+        if self.counts_topics {
+            let counts = topic.waiters.counts();
+            counts.fan_outs.add(fan_outs);
+            counts.wakes.add(woken.wakes);
+            counts.empty.add(woken.empty);
+        }
     }
 
     fn note(&self, fan_outs: u64, woken: Woken, panics: &mut FirstPanic) {
@@ -574,7 +599,8 @@ impl<K, T> Pulse<K, T> {
         }
         let mut passes = 0;
         loop {
-            let budget = if is_alive { BATCH.saturating_sub(sets + usize::try_from(woken.wakes).unwrap_or(BATCH)) } else { usize::MAX };
+            let budget =
+                if is_alive { BATCH.saturating_sub(sets + usize::try_from(woken.wakes).unwrap_or(BATCH)) } else { usize::MAX };
             if budget == 0 {
                 break;
             }
@@ -644,7 +670,11 @@ impl<K, T> Pulse<K, T> {
         }
         let mut pass = pass.unwrap_or_else(|| Pass::begin(word));
         topic.waiters.note_queued(pass.count());
-        if !topic.waiters.wake_some_tasks(&mut pass, budget, woken) {
+        let mut own = Woken::default();
+        let is_through = topic.waiters.wake_some_tasks(&mut pass, budget, &mut own);
+        self.count_woken(&topic, u64::from(is_through), &own);
+        woken.add(own);
+        if !is_through {
             work.run.push_back(Run { topic, pass: Some(pass) });
             return;
         }
@@ -691,7 +721,11 @@ impl<K, T> Pulse<K, T> {
             let Some(BoundRun { topic, lane, pass }) = server.list.lock().bound.pop_front() else { break false };
             let mut pass = pass.unwrap_or_else(|| topic.waiters.begin_bound(lane, &topic.chain.word));
             passes += 1;
-            if !topic.waiters.wake_some_bound(lane, &mut pass, left, &mut woken) {
+            let mut own = Woken::default();
+            let is_through = topic.waiters.wake_some_bound(lane, &mut pass, left, &mut own);
+            self.count_woken(&topic, u64::from(is_through), &own);
+            woken.add(own);
+            if !is_through {
                 server.list.lock().bound.push_back(BoundRun { topic, lane, pass: Some(pass) });
             } else if topic.waiters.end_bound(lane, pass, &topic.chain.word) {
                 server.list.lock().bound.push_back(BoundRun { topic, lane, pass: None });

@@ -57,6 +57,7 @@ pub(crate) struct Config<T> {
     pub(crate) start_seq: u64,
     pub(crate) numbering: Numbering,
     pub(crate) min_fanout_interval: Option<Duration>,
+    pub(crate) counts_topics: bool,
 }
 
 /// See the module.
@@ -88,7 +89,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         let keep = Keep { idle: config.keep_idle, unread: config.retain_unread };
         Self {
             registry: Registry::new(config.max_topics, config.max_tombstones, keep, config.start_seq),
-            pulse: Arc::new(Pulse::new(config.start_seq, config.limits.events, config.min_fanout_interval)),
+            pulse: Arc::new(Pulse::new(config.start_seq, config.limits.events, config.min_fanout_interval, config.counts_topics)),
             account: Arc::new(Account::new(config.epoch)),
             lane: Padded::default(),
             lane_length: Padded::default(),

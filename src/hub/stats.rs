@@ -47,4 +47,25 @@ pub struct TopicStats {
     pub retained_events: u64,
     /// Seq of its newest event; where it has none yet, of the last of its key that is not kept, as far as known.
     pub last_seq: u64,
+    /// What was done for its readers. `None`: that is not counted; see [`Builder::count_per_topic`](crate::Builder::count_per_topic).
+    pub counts: Option<TopicCounts>,
+}
+
+/// What was done for the subscriptions of one topic since it was made; each as the field of that name in [`Stats`]. What is done for sets is
+/// counted for the hub only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicCounts {
+    /// Wakes given to its parked readers.
+    pub wakes: u64,
+    /// Wakes for nothing: 0.
+    pub empty_wakes: u64,
+    /// Passes over its parked readers.
+    pub fan_outs: u64,
+    /// Of these, the ones that a publisher made though there is a relay.
+    pub fall_backs: u64,
+    /// Publishes that found its readers about to be woken.
+    pub coalesced: u64,
+    /// Gaps told to its readers.
+    pub gaps: u64,
 }

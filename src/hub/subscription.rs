@@ -583,6 +583,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
 
     fn tell(&self, gap: &Gap) {
         self.shared.pulse.tallies.gaps.add(1);
+        self.shared.pulse.count(self.topic(), |counts| &counts.gaps);
         // A reader that conflates is told of gaps about as often as of events.
         if gap.cause != GapCause::Conflated {
             trace::gap_told(gap);

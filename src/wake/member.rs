@@ -43,11 +43,7 @@ fn gone() -> *mut Member {
 
 impl Core {
     pub(crate) fn new() -> Self {
-        Self {
-            marked: AtomicPtr::new(ptr::null_mut()),
-            seat: Row::new(),
-            place: Tally::new(0),
-        }
+        Self { marked: AtomicPtr::new(ptr::null_mut()), seat: Row::new(), place: Tally::new(0) }
     }
 
     /// Whether a member was marked since the last `take_marked`.

@@ -61,4 +61,4 @@ pub(crate) use members::Parking;
 pub(crate) use ring::{Pushed, Ring};
 pub(crate) use row::Woken;
 pub(crate) use slots::SlotId;
-pub(crate) use waiters::{Bell, Lane, Pass, Waiters};
+pub(crate) use waiters::{Bell, Counts, Lane, Pass, Waiters};

@@ -79,6 +79,15 @@ pub(crate) struct Woken {
 }
 
 impl Woken {
+    /// What another one did, too.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.wakes += other.wakes;
+        self.empty += other.empty;
+        self.left |= other.left;
+        self.panic = self.panic.take().or(other.panic);
+        other.later.into_iter().for_each(|waker| self.later.push(waker));
+    }
+
     /// Wakes them all. They are user code: a panic of one must not cost the others their wake.
     fn wake(&mut self, mut parked: impl Iterator<Item = impl Parked>) {
         let mut go_on = true;

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     buffer::word::{State, Waiting, Word},
     few::Few,
-    sync::{Arc, AtomicPtr, AtomicU64, Ordering},
+    sync::{Arc, AtomicPtr, AtomicU64, Ordering, Tally},
 };
 
 // SAFETY: `will_wake` compares two addresses.
@@ -62,6 +62,18 @@ struct More {
     bound: AtomicPtr<BoundLane>,
     /// Told of by a bit of the topic's word, and not by `parked`.
     sets: Members,
+    counts: Counts,
+}
+
+/// What was done for the readers of one key, where that is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) fan_outs: Tally,
+    pub(crate) wakes: Tally,
+    pub(crate) empty: Tally,
+    pub(crate) fall_backs: Tally,
+    pub(crate) coalesced: Tally,
+    pub(crate) gaps: Tally,
 }
 
 /// Readers that are bound to one relay.
@@ -118,7 +130,18 @@ impl Waiters {
             threads: Slots::new(),
             bound: AtomicPtr::new(ptr::null_mut()),
             sets: Members::new(),
+            counts: Counts::default(),
         })
+    }
+
+    /// For who counts.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.more_or_make().counts
+    }
+
+    /// For who reads what was counted.
+    pub(crate) fn counted(&self) -> Option<&Counts> {
+        self.more().map(|more| &more.counts)
     }
 
     fn slots(&self, lane: Lane) -> Option<&Slots<Waker>> {

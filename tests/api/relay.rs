@@ -658,3 +658,27 @@ fn twin_that_goes_leaves_what_it_began_to_the_relay() {
         assert!(relay.poll().is_pending());
     }
 }
+
+#[test]
+fn what_is_done_is_counted_per_topic_where_that_is_asked_for() {
+    let (mut publisher, hub) = Builder::<String, u64>::new().retain_events(64).count_per_topic(true).build();
+    let mut relay = Hand::of(&hub);
+    let waker = CountingWaker::new();
+    let mut readers = [hub.subscribe("a"), hub.subscribe("a"), hub.subscribe("b")];
+    readers.iter_mut().for_each(|reader| park(reader, &waker));
+    for event in 0..20 {
+        publisher.publish("a", event);
+    }
+    publisher.publish("b", 20);
+    assert!(relay.poll().is_pending());
+    let counts = |key| hub.topic_stats(key).and_then(|stats| stats.counts).expect("it is counted");
+    let a = counts("a");
+    assert_eq!((a.wakes, a.empty_wakes, a.fall_backs, a.gaps), (2, 0, 1, 0));
+    assert_eq!((a.coalesced, counts("b").coalesced), (16, 0), "after the fall-back nobody is parked");
+    assert_eq!((counts("b").wakes, counts("b").fan_outs), (1, 1));
+    let (mut publisher, hub) = keywake::hub::<String, u64>();
+    let reader = hub.subscribe("a");
+    publisher.publish("a", 1);
+    assert_eq!(hub.topic_stats("a").expect("it has a reader").counts, None);
+    drop(reader);
+}

@@ -12,8 +12,8 @@ use std::{
 
 use futures_core::Stream;
 use keywake::{
-    Builder, CloseReason, GapCause, Hub, Position, Received, ReceivedRef, RecvTimeoutError, Relay, SharedPublisher, Start, SubscriptionSet,
-    TryRecvError, hub,
+    Builder, CloseReason, GapCause, Hub, Position, Received, ReceivedRef, RecvTimeoutError, Relay, SharedPublisher, Start,
+    SubscriptionSet, TryRecvError, hub,
 };
 
 use crate::support::{CountingWaker, Ledger, block_on, within_limit};
@@ -739,8 +739,7 @@ fn a_set_that_finds_an_event_beyond_what_the_relay_has_marked_waits_for_it_and_i
         assert!(poll(&mut set, &waker).is_pending());
         // Of "c" the set knows without being told: it is awake there.
         assert!(set.add("c"));
-        let meddler =
-            Arc::new(Meddler { publisher: publisher.clone(), set: Mutex::new((set, Arc::clone(&waker), Vec::new())) });
+        let meddler = Arc::new(Meddler { publisher: publisher.clone(), set: Mutex::new((set, Arc::clone(&waker), Vec::new())) });
         let mut reader = hub.subscribe("a");
         assert!(reader.poll_recv(&mut Context::from_waker(&Waker::from(Arc::clone(&meddler)))).is_pending());
         publisher.publish("other", 0);

@@ -3,12 +3,7 @@
 use crate::{
     CloseReason, Closed, Gap, GapCause, Key, Position,
     buffer::reader::Step,
-    hub::{
-        TopicReader,
-        shared::Shared,
-        extra::Untold,
-        topic::TopicArc,
-    },
+    hub::{TopicReader, extra::Untold, shared::Shared, topic::TopicArc},
     sync::{Arc, PlainArc},
     wake::{Member, Parking, SlotId},
 };
@@ -202,7 +197,8 @@ impl<K: Key, T: Send + Sync + 'static> Entry<K, T> {
             return Parking::Marked;
         }
         let topic = self.reader.home();
-        let slot = if self.reader.tag & NO_SLOT == NO_SLOT { topic.waiters.take_set_slot().number() } else { self.reader.tag & NO_SLOT };
+        let slot =
+            if self.reader.tag & NO_SLOT == NO_SLOT { topic.waiters.take_set_slot().number() } else { self.reader.tag & NO_SLOT };
         let is_first = self.reader.tag & USED == 0;
         let slot_id = SlotId::from_number(slot);
         let parking = topic.waiters.park_member(slot_id, is_first, &topic.chain.word, self.reader.next(), &self.member);
