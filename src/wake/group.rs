@@ -111,21 +111,23 @@ impl<P: Parked> Group<P> {
     /// From row `from` on, by a visitor. `Err`: it stopped at that row, in which there are more.
     pub(super) fn wake_behind(&self, from: usize, target: Target, budget: &mut usize, woken: &mut Woken) -> Result<(), usize> {
         let reach = u64::MAX << from;
+        // A pass that may stop takes off one bit at a time: whom it wakes may go on with the pass at once, and has to find the others.
+        let at_once = if *budget > usize::MAX / 2 { reach } else { 0 };
         // AcqRel (pairs with `mention`): rows that are mentioned are visible; a read-modify-write even where nothing is set,
         // so that a mention that comes after it sees the count that made us come (P1).
-        let mut summary = self.summary.fetch_and(!reach, Ordering::AcqRel) & reach;
+        let mut summary = self.summary.fetch_and(!at_once, Ordering::AcqRel) & reach;
         while summary != 0 {
             let index = summary.trailing_zeros() as usize;
+            if at_once == 0 {
+                // AcqRel (pairs with `mention`): as above.
+                self.summary.fetch_and(!(1 << index), Ordering::AcqRel);
+            }
             // SAFETY: W3: we are a visitor.
             // None: it was mentioned by somebody who has left since.
             if let Some(row) = unsafe { self.row(index) } {
                 let left_before = std::mem::replace(&mut woken.left, false);
-                let is_through = row.row.wake_behind(target, budget, woken);
-                if !is_through {
-                    // This row and those that we have not looked at.
-                    // AcqRel (pairs with the exchange above): as `mention`.
-                    self.summary.fetch_or(summary, Ordering::AcqRel);
-                } else if woken.left {
+                let is_through = row.row.wake_behind(target, budget, woken, || self.mention(index, true));
+                if is_through && woken.left {
                     self.mention(index, true);
                 }
                 woken.left |= left_before;

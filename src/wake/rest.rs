@@ -208,7 +208,7 @@ impl<P: Parked> Rest<P> {
     /// Wakes from row `from` on, within the budget. False: it stopped there.
     pub(super) fn wake_behind(&self, target: Target, from: &mut usize, budget: &mut usize, woken: &mut Woken) -> bool {
         if *from == 0 {
-            if !self.first.row.wake_behind(target, budget, woken) {
+            if !self.first.row.wake_behind(target, budget, woken, || ()) {
                 return false;
             }
             *from = 1;

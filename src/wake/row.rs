@@ -191,10 +191,10 @@ impl<P: Parked, const N: usize> Row<P, N> {
         })
     }
 
-    /// Wakes parked readers that `target` is for, at most `budget` of them, which is counted down. False: there are more of them,
-    /// and they stay parked.
-    pub(super) fn wake_behind(&self, target: Target, budget: &mut usize, woken: &mut Woken) -> bool {
-        let held = self.hold_behind(target, *budget, woken);
+    /// Wakes parked readers that `target` is for, at most `budget` of them, which is counted down. False: there are more of them, and they
+    /// stay parked; `tell` has told of them before any of those that are woken could know of it.
+    pub(super) fn wake_behind(&self, target: Target, budget: &mut usize, woken: &mut Woken, tell: impl Fn()) -> bool {
+        let held = self.hold_behind(target, *budget, woken, tell);
         let taken = held.taken;
         if N == 1 && taken != 0 || taken.is_power_of_two() {
             // One: no list.
@@ -280,7 +280,7 @@ impl<P: Parked, const N: usize> Row<P, N> {
     }
 
     /// Turns P into H for all that are behind, up to `budget`.
-    fn hold_behind(&self, target: Target, budget: usize, woken: &mut Woken) -> Held {
+    fn hold_behind(&self, target: Target, budget: usize, woken: &mut Woken, tell: impl Fn()) -> Held {
         // Acquire (pairs with `put`): `seen` of those whose P shows is visible.
         let mut bits = self.bits.load(Ordering::Acquire);
         loop {
@@ -291,6 +291,10 @@ impl<P: Parked, const N: usize> Row<P, N> {
                 }
             }
             let taken = if budget >= WIDTH { behind } else { lowest(behind, budget) };
+            if taken != behind {
+                // Who finds its P taken off may go on with the pass at once, and has to find these.
+                tell();
+            }
             // The same exchange where nothing is taken: a read-modify-write, so that a parker that comes after it sees the count that
             // made us come; with a load alone, both could miss each other.
             let next = (bits & !taken) | (taken << 32);

@@ -132,7 +132,7 @@ impl<P: Parked> Slots<P> {
     pub(crate) fn wake_behind(&self, target: Target, place: &mut Place, budget: usize, woken: &mut Woken) -> bool {
         let mut budget = budget;
         if place.0 == 0 {
-            if !self.seat.wake_behind(target, &mut budget, woken) {
+            if !self.seat.wake_behind(target, &mut budget, woken, || ()) {
                 return false;
             }
             place.0 = 1;

@@ -505,9 +505,10 @@ impl More {
             self.parked.fetch_or(bit, Ordering::AcqRel);
             state = word.say(Waiting::ASIDE);
             // Where somebody was woken and more are to be, he comes by again: but one who was to be may have turned out to have seen all.
-            // Where all were that are behind, an event that came since may have found nobody.
-            let is_handed_on = !is_through && woken.wakes > before;
-            if is_handed_on || is_through && target_of(state) == target {
+            // Where somebody was left, an event that came since may have found nobody.
+            let is_settled = !woken.left || target_of(state) == target;
+            let is_handed_on = is_through || woken.wakes > before;
+            if is_settled && is_handed_on {
                 return;
             }
         }
