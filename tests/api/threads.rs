@@ -51,6 +51,23 @@ fn every_blocked_thread_receives_every_event() {
     });
 }
 
+/// More threads than a row has slots: one that was woken looks for the next ones while its waker's pass is still under way.
+#[test]
+fn threads_of_many_rows_receive_every_event() {
+    within_limit(|| {
+        let (mut publisher, hub) = keywake::hub::<String, u64>();
+        let threads = blocked(&hub, 400, 20);
+        for event in 1..=20 {
+            thread::sleep(Duration::from_millis(20));
+            publisher.publish("key", event);
+        }
+        for thread in threads {
+            thread.join().expect("it received everything");
+        }
+        assert_eq!(hub.stats().empty_wakes, 0);
+    });
+}
+
 #[test]
 fn publish_to_blocked_threads_wakes_one_and_they_wake_each_other() {
     within_limit(|| {
