@@ -7,7 +7,7 @@
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
-use std::{fmt, process::Command, time::Instant};
+use std::{fmt, time::Instant};
 
 use measure::{
     allocator::Counting,
@@ -22,6 +22,8 @@ use measure::{
     publishing::{Publishing, RETAINED},
     rounds::{Side, in_order, medians, over_set_ups},
     subscribing::{Join, Subscribing},
+    surroundings,
+    words::{grouped, three_digits},
 };
 
 #[expect(dead_code, reason = "each bench uses its part")]
@@ -116,23 +118,6 @@ fn row(what: &str, unit: &str, keywake: f64, peer: f64, target: Target) {
 fn print_row(what: &str, keywake: &str, peer: &str, ratio: f64, target: &Target, reached: Option<bool>) {
     let reached = reached.map_or("", |reached| if reached { "yes" } else { "**no**" });
     println!("| {what} | {keywake} | {peer} | {} | {target} | {reached} |", three_digits(ratio));
-}
-
-/// As many digits as such a measurement can mean.
-fn three_digits(value: f64) -> String {
-    match value {
-        _ if value < 10.0 => format!("{value:.2}"),
-        _ if value < 100.0 => format!("{value:.1}"),
-        _ => format!("{value:.0}"),
-    }
-}
-
-/// A number with its thousands set apart.
-fn grouped(number: u64) -> String {
-    match number {
-        ..1_000 => number.to_string(),
-        _ => format!("{},{:03}", grouped(number / 1_000), number % 1_000),
-    }
 }
 
 fn publish(scale: &Scale) {
@@ -318,37 +303,10 @@ fn bytes(scale: &Scale) {
 }
 
 fn print_surroundings(scale: &Scale) {
-    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("unknown", |(_, m)| m);
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or("unknown");
-    println!("* machine: {cores} cores, {model}, Linux {}", output("uname", &["-r"]));
-    println!("* {}, tokio {}, dashmap {}", output("rustc", &["--version"]), locked("tokio"), locked("dashmap"));
-    println!("* keywake {} at commit {}", env!("CARGO_PKG_VERSION"), output("git", &["rev-parse", "--short", "HEAD"]));
-    println!(
-        "* {}, load {load} before; one look at the clock: {:.0} ns",
-        output("date", &["-u", "+%F %H:%M UTC"]),
-        look_at_the_clock()
-    );
+    surroundings::print();
+    println!("* one look at the clock: {:.0} ns", look_at_the_clock());
     println!(
         "* medians of {} rounds (of publish and subscribe: of {} set-ups of as many), both sides in turns\n",
         scale.rounds, scale.set_ups
     );
-}
-
-/// The first line that a program prints.
-fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
-    let output = output.map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&output).lines().next().unwrap_or("unknown").to_owned()
-}
-
-/// The version of a package in Cargo.lock.
-fn locked(package: &str) -> String {
-    let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock")).unwrap_or_default();
-    let name = format!("name = \"{package}\"");
-    let mut lines = lock.lines().skip_while(|line| *line != name).skip(1);
-    let version = lines.next().and_then(|line| line.strip_prefix("version = "));
-    version.map_or("unknown", |version| version.trim_matches('"')).to_owned()
 }

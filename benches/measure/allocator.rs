@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicIsize, Ordering},
 };
 
-/// Counts while [`live_bytes`] runs, on all threads; otherwise it looks at one flag and hands on.
+/// Counts while [`while_counting`] runs, on all threads; otherwise it looks at one flag and hands on.
 pub(crate) struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
@@ -14,6 +14,12 @@ static LIVE: AtomicIsize = AtomicIsize::new(0);
 /// What `make` made, and the bytes it asked the allocator for and has kept. What the allocator itself adds (headers, size
 /// classes) is not in it.
 pub(crate) fn live_bytes<R>(make: impl FnOnce() -> R) -> (R, usize) {
+    let (made, live) = while_counting(make);
+    (made, usize::try_from(live).expect("more is kept than was freed"))
+}
+
+/// What `make` made, with every [`live_so_far`] in it, and the last of these.
+pub(crate) fn while_counting<R>(make: impl FnOnce() -> R) -> (R, isize) {
     // Relaxed: a count of what this thread does.
     LIVE.store(0, Ordering::Relaxed);
     // Relaxed: as above.
@@ -21,9 +27,13 @@ pub(crate) fn live_bytes<R>(make: impl FnOnce() -> R) -> (R, usize) {
     let made = make();
     // Relaxed: as above.
     COUNTS.store(false, Ordering::Relaxed);
-    // Relaxed: as above.
-    let live = LIVE.load(Ordering::Relaxed);
-    (made, usize::try_from(live).expect("more is kept than was freed"))
+    (made, live_so_far())
+}
+
+/// Within [`while_counting`]: bytes kept until now.
+pub(crate) fn live_so_far() -> isize {
+    // Relaxed: a count of what this thread does.
+    LIVE.load(Ordering::Relaxed)
 }
 
 fn count(taken: usize, given_back: usize) {

@@ -14,6 +14,8 @@ pub(crate) mod peers;
 pub(crate) mod publishing;
 pub(crate) mod rounds;
 pub(crate) mod subscribing;
+pub(crate) mod surroundings;
+pub(crate) mod words;
 
 /// Whether this is `cargo bench`. `cargo test` runs the same programs without `--bench`; then everything is small and
 /// only shown to work.

@@ -1,6 +1,9 @@
 //! keywake itself.
 
+use std::time::Duration;
+
 use keywake::{Builder, Hub, Publisher, Received, Subscription};
+use tokio::runtime::Handle;
 
 use super::Peer;
 
@@ -51,5 +54,96 @@ impl Peer for Keywake {
                 return *event;
             }
         }
+    }
+}
+
+/// The same with a relay in the readers' runtime.
+#[derive(Clone)]
+pub(crate) struct Relayed(pub(crate) Keywake);
+
+/// The same with a relay that fans no key out more often than once in a millisecond.
+#[derive(Clone)]
+pub(crate) struct RelayedAtIntervals(Keywake);
+
+/// The shortest time between two fan-outs of a key.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
+
+impl Peer for Relayed {
+    const NAME: &'static str = "keywake, relay";
+    const KEYED: bool = true;
+    type Writer = Publisher<u64, u64>;
+    type Reader = Subscription<u64, u64>;
+
+    fn open(retained: usize) -> (Self::Writer, Self) {
+        let (publisher, hub) = Keywake::open(retained);
+        (publisher, Self(hub))
+    }
+
+    fn serve(&self, _runtime: &Handle) {
+        // There is none yet.
+    }
+
+    #[inline]
+    fn publish(writer: &mut Self::Writer, key: u64, event: u64) -> usize {
+        Keywake::publish(writer, key, event)
+    }
+
+    #[inline]
+    fn subscribe(&self, key: u64) -> Self::Reader {
+        self.0.subscribe(key)
+    }
+
+    #[inline]
+    fn unsubscribe(&self, _key: u64, reader: Self::Reader) {
+        drop(reader);
+    }
+
+    #[inline]
+    fn try_recv(reader: &mut Self::Reader) -> Option<u64> {
+        Keywake::try_recv(reader)
+    }
+
+    async fn recv(reader: &mut Self::Reader) -> u64 {
+        Keywake::recv(reader).await
+    }
+}
+
+impl Peer for RelayedAtIntervals {
+    const NAME: &'static str = "keywake, relay, 1 ms";
+    const KEYED: bool = true;
+    type Writer = Publisher<u64, u64>;
+    type Reader = Subscription<u64, u64>;
+
+    fn open(retained: usize) -> (Self::Writer, Self) {
+        let (publisher, hub) = Builder::new().retain_events(retained).build();
+        (publisher, Self(Keywake(hub)))
+    }
+
+    fn serve(&self, runtime: &Handle) {
+        Relayed(self.0.clone()).serve(runtime);
+    }
+
+    #[inline]
+    fn publish(writer: &mut Self::Writer, key: u64, event: u64) -> usize {
+        Keywake::publish(writer, key, event)
+    }
+
+    #[inline]
+    fn subscribe(&self, key: u64) -> Self::Reader {
+        self.0.subscribe(key)
+    }
+
+    #[inline]
+    fn unsubscribe(&self, _key: u64, reader: Self::Reader) {
+        drop(reader);
+    }
+
+    #[inline]
+    fn try_recv(reader: &mut Self::Reader) -> Option<u64> {
+        Keywake::try_recv(reader)
+    }
+
+    async fn recv(reader: &mut Self::Reader) -> u64 {
+        Keywake::recv(reader).await
     }
 }

@@ -8,7 +8,10 @@ pub(crate) mod broadcast;
 pub(crate) mod event_listener;
 pub(crate) mod keyed_broadcast;
 pub(crate) mod keywake;
+pub(crate) mod notify;
 pub(crate) mod watch;
+
+use tokio::runtime::Handle;
 
 /// The side of a channel that readers are made from; cheap to clone, shared by threads.
 pub(crate) trait Peer: Clone + Send + Sync + 'static {
@@ -23,6 +26,9 @@ pub(crate) trait Peer: Clone + Send + Sync + 'static {
 
     /// Both sides of a channel that keeps `retained` events per ring (a power of two, so that nobody rounds up).
     fn open(retained: usize) -> (Self::Writer, Self);
+
+    /// Sets to work in `runtime`, where the readers are, what there must be beside them.
+    fn serve(&self, _runtime: &Handle) {}
 
     /// Publishes to `key` and returns how many readers that has, where the channel can say so.
     fn publish(writer: &mut Self::Writer, key: u64, event: u64) -> usize;

@@ -1,0 +1,94 @@
+//! A hub whose relay and whose readers are polled by hand, on one thread, with wakers that do nothing (the readers') or count (the
+//! relay's): what remains is the library's own part.
+
+use std::{
+    hint::black_box,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use keywake::{Builder, Hub, Publisher, Received, Subscription};
+
+use crate::measure::publishing::RETAINED;
+
+/// One key, its readers, all parked, and the relay.
+pub(crate) struct Hand {
+    publisher: Publisher<u64, u64>,
+    /// Kept, so that nothing closes.
+    _hub: Hub<u64, u64>,
+    readers: Vec<Subscription<u64, u64>>,
+    relay: HandRelay,
+    event: u64,
+}
+
+impl Hand {
+    pub(crate) fn new(readers: usize) -> Self {
+        let (publisher, hub) = Builder::new().retain_events(RETAINED).build();
+        let relay = HandRelay::new(&hub);
+        relay.drive();
+        let readers = (0..readers).map(|_| hub.subscribe(&0)).collect();
+        let mut this = Self { publisher, _hub: hub, readers, relay, event: 0 };
+        this.read_and_park();
+        // Once round, so that the key is known and every slot was used.
+        this.publish();
+        this.fan_out();
+        this.read_and_park();
+        this
+    }
+
+    /// The writer's part, when all are parked and the relay sleeps.
+    pub(crate) fn publish(&mut self) -> Duration {
+        self.event += 1;
+        let start = Instant::now();
+        black_box(self.publisher.publish(black_box(&0), black_box(self.event)));
+        start.elapsed()
+    }
+
+    /// The relay's part.
+    pub(crate) fn fan_out(&self) -> Duration {
+        let start = Instant::now();
+        self.relay.drive();
+        start.elapsed()
+    }
+
+    /// The readers' part: each takes what there is, and parks.
+    pub(crate) fn read_and_park(&mut self) -> Duration {
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut got, expected) = (0_u64, if self.event == 0 { 0 } else { self.readers.len() as u64 });
+        let start = Instant::now();
+        for reader in &mut self.readers {
+            while let Poll::Ready(received) = reader.poll_recv(&mut context) {
+                let Ok(Received::Event(event)) = received else { panic!("nothing was lost, nothing ended") };
+                got += u64::from(*event == self.event);
+            }
+        }
+        let took = start.elapsed();
+        assert_eq!(got, expected, "each reader has the newest event");
+        took
+    }
+
+    /// A callgrind run shall see this and nothing else.
+    #[inline(never)]
+    pub(crate) fn own_part_of_publish(&mut self) {
+        self.event += 1;
+        black_box(self.publisher.publish(black_box(&0), black_box(self.event)));
+    }
+}
+
+/// What timing nothing takes, in ns: to be taken off what is timed one by one.
+pub(crate) fn time_nothing() -> f64 {
+    let mut times: Vec<f64> = (0..1_001).map(|_| black_box(Instant::now()).elapsed().as_nanos() as f64).collect();
+    crate::measure::clock::median(&mut times)
+}
+
+/// There is none yet.
+pub(crate) struct HandRelay;
+
+impl HandRelay {
+    pub(crate) fn new(_hub: &Hub<u64, u64>) -> Self {
+        Self
+    }
+
+    /// Polls it until it has nothing to do.
+    pub(crate) fn drive(&self) {}
+}

@@ -1,0 +1,202 @@
+//! What does waking cost, in all of keywake's ways and in its peers', and does that reach what was set out to be reached?
+//!
+//! `cargo bench --bench wake_cost` (`-- --help` for more): one table of everybody over readers and keys, the source's own workload, and
+//! for each row of README's table a part of its own. All sides run in turns in this one process; where the box's own cost of waking is
+//! in a figure, bare wakes stand beside it. Nothing here is asserted but that events come.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the tables are what this program is for")]
+
+use std::{sync::Arc, time::Instant};
+
+use counters::Busy;
+use crowd::{Contender, Figures, Place, Setting, compare};
+use measure::{
+    allocator::Counting,
+    surroundings::{self, cores},
+};
+use options::Options;
+use pins::Pins;
+use syscalls::Tracer;
+
+mod burners;
+mod contenders;
+mod counters;
+mod crowd;
+mod hand;
+mod matrix;
+#[expect(dead_code, reason = "each bench uses its part")]
+#[path = "../measure/mod.rs"]
+mod measure;
+mod options;
+mod pace;
+mod parts;
+mod pins;
+mod plots;
+mod source;
+mod syscalls;
+mod table;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MATRIX: &str = "matrix";
+const SOURCE: &str = "source-workload";
+
+/// What all parts need.
+pub(crate) struct Context {
+    pub(crate) options: Options,
+    pub(crate) pins: Option<Arc<Pins>>,
+    tracer: Tracer,
+}
+
+fn main() {
+    let names: Vec<&str> = [MATRIX, SOURCE].into_iter().chain(parts::ALL.iter().map(|(name, _)| *name)).collect();
+    let Some(options) = Options::from_arguments(&names) else { return };
+    if let Some(probe) = &options.probe {
+        return match probe.first().map(String::as_str) {
+            Some(burners::PROBE) => burners::burn(),
+            Some(parts::own_part::PROBE) => parts::own_part::probe(&probe[1..]),
+            _ => eprintln!("not a probe"),
+        };
+    }
+    let begin = Instant::now();
+    let context = Context::new(options);
+    let before = Busy::now();
+    context.print_surroundings();
+
+    if context.options.wants(MATRIX) {
+        heading(MATRIX, "everybody over keys x readers of each");
+        context.write(&matrix::run(&context));
+    }
+    let mut rows = Vec::new();
+    for (name, part) in parts::ALL.into_iter().chain([(SOURCE, source::run as parts::Part)]) {
+        if context.options.wants(name) {
+            heading(name, "");
+            let start = Instant::now();
+            let new = part(&context);
+            table::print(&new);
+            println!("({:.1} s)", start.elapsed().as_secs_f64());
+            rows.extend(new);
+        }
+    }
+    if !rows.is_empty() {
+        heading("all rows", "once more, to be copied");
+        table::print(&rows);
+    }
+    say_how_quiet_it_was(before.as_ref(), begin);
+}
+
+fn heading(name: &str, what: &str) {
+    println!("\n## {name}{}{what}\n", if what.is_empty() { "" } else { ": " });
+}
+
+/// Whoever else used the processor, used it instead of us.
+fn say_how_quiet_it_was(before: Option<&Busy>, begin: Instant) {
+    /// Of one core.
+    const QUIET: f64 = 0.05;
+    let seconds = begin.elapsed().as_secs_f64();
+    let others = before.zip(Busy::now()).map(|(before, now)| now.by_others_since(before) / seconds);
+    println!("Took {seconds:.0} s; load {} after.", surroundings::load());
+    match others {
+        None => println!("Whether the machine was quiet cannot be seen here."),
+        Some(share) if share <= QUIET => println!("The machine was quiet: others used {:.0} % of one core.", share * 100.0),
+        Some(share) => println!(
+            "THE MACHINE WAS NOT QUIET: others (or the hypervisor) used {:.0} % of one core of {}. Take no figure from this run.",
+            share * 100.0,
+            cores(),
+        ),
+    }
+}
+
+impl Context {
+    fn new(options: Options) -> Self {
+        let pins = options.pin.then(|| Pins::new().map(Arc::new)).flatten();
+        Self { pins, tracer: Tracer::find(), options }
+    }
+
+    fn print_surroundings(&self) {
+        let Options { scale, threads, pin, .. } = &self.options;
+        if !measure::full_size() {
+            println!("Without `cargo bench` this only shows that it works: the figures mean nothing.\n");
+        }
+        surroundings::print();
+        println!("* at most {threads} worker(s) per runtime, pinned: {}", if *pin && self.pins.is_some() { "yes" } else { "no" });
+        println!(
+            "* all sides in turns, {} rounds of about {} ms each; times are medians (p99) over all publishes, the rest medians over rounds",
+            scale.rounds,
+            scale.turn.as_millis()
+        );
+        println!("* system calls: {}", self.tracer.name());
+        println!(
+            "* time is in wall time, but for CPU; a context switch is any thread's, but for the writer's own while it waits"
+        );
+        println!(
+            "* CPU per delivery: of all threads, without what the writer spent while it waited for the last reader (`with spinning`: with that)"
+        );
+        if *threads >= cores() && cores() > 1 {
+            println!(
+                "* a writer outside shares the cores with {threads} workers where they are as many as cores; with fewer it has its own"
+            );
+        }
+    }
+
+    /// One line for files.
+    fn surroundings(&self) -> String {
+        format!(
+            "{}; Linux {}; {} cores; tokio {}; keywake {}; pinned: {}",
+            surroundings::date(),
+            surroundings::kernel(),
+            cores(),
+            surroundings::locked("tokio"),
+            surroundings::commit(),
+            self.pins.is_some()
+        )
+    }
+
+    fn write(&self, cells: &[matrix::Cell]) {
+        let folder = self.options.folder();
+        let path = folder.join("wake_cost.csv");
+        let written = std::fs::create_dir_all(&folder).and_then(|()| matrix::write_csv(&path, &self.surroundings(), cells));
+        match written {
+            Ok(()) => println!("written: {}", path.display()),
+            Err(error) => println!("NOT written: {}: {error}", path.display()),
+        }
+        if self.options.plot {
+            match plots::write(&folder, &self.surroundings(), cells) {
+                Ok(()) => println!("written: {}/wake_cost_*.svg", folder.display()),
+                Err(error) => println!("NOT drawn: {error}"),
+            }
+        }
+    }
+
+    /// Does it with this thread on the writer's core, if there is to be one.
+    pub(crate) fn pinned<R>(&self, work: impl FnOnce() -> R) -> R {
+        if let Some(pins) = &self.pins {
+            pins.pin_writer();
+        }
+        let result = work();
+        if let Some(pins) = &self.pins {
+            pins.free();
+        }
+        result
+    }
+
+    /// One worker, and the writer on a core of its own if there are two.
+    pub(crate) fn one_worker(&self) -> Setting {
+        Setting::new(1, self.pins.as_ref())
+    }
+
+    /// Everybody's figures with the writer outside, by more rounds than the matrix has.
+    pub(crate) fn compare(&self, crowds: &mut [Box<dyn Contender>]) -> Vec<Figures> {
+        const ROUNDS: usize = 3;
+        let scale = self.options.scale;
+        self.pinned(|| compare(crowds, Place::Outside, ROUNDS * scale.rounds, scale.turn))
+    }
+
+    /// Per publish.
+    pub(crate) fn syscalls(&self, crowd: &mut dyn Contender) -> Option<f64> {
+        const PUBLISHES: usize = 50;
+        let calls = self.tracer.count(|| crowd.publish_unwatched(PUBLISHES))?;
+        Some(calls as f64 / PUBLISHES as f64)
+    }
+}

@@ -1,0 +1,508 @@
+//! The workload that the split was justified with, in process: 70,000 subscriptions (50 nodes x 14 connections x 100 streams), 50
+//! publishes per second, as one buffer for all, from which each reader picks its own, and as one per key.
+//!
+//! Each publish comes at its time, but not before all who were to be woken for the last one have been: what cannot be done at 50 per
+//! second is done at the highest rate that the box holds. With `Zipf`, key number r has a share of 1/r, both of the subscriptions and
+//! of the publishes. A second producer publishes just when the first has begun to: how long its call takes is how long it waits.
+
+use std::{
+    hint::{black_box, spin_loop},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use keywake::SharedPublisher;
+use tokio::{
+    runtime::{Handle, Runtime},
+    sync::broadcast,
+};
+
+use crate::{
+    Context,
+    counters::{run_queue_wait, user_and_system},
+    crowd::{Setting, Tally},
+    measure::{
+        peers::{
+            Peer,
+            broadcast::Broadcast,
+            keyed_broadcast::KeyedBroadcast,
+            keywake::{Keywake, Relayed},
+        },
+        publishing::RETAINED,
+        words::{grouped, rounded, three_digits, time},
+    },
+    pace::sleep_until,
+    table::Row,
+};
+
+const SUBSCRIPTIONS: u64 = 50 * 14 * 100;
+const PER_SECOND: u64 = 50;
+/// Both halves of a cell's time, one after each of the others' halves.
+const TURNS: u32 = 2;
+/// How long before its time the second producer begins to look out for the first.
+const LOOKS_OUT: Duration = Duration::from_micros(150);
+
+#[expect(clippy::print_stdout, reason = "the table is what this program is for")]
+pub(crate) fn run(context: &Context) -> Vec<Row> {
+    let scale = context.options.scale;
+    let subscriptions = SUBSCRIPTIONS * scale.source_permille / 1_000;
+    let setting = Setting { sleeps: true, ..Setting::new(context.options.threads, context.pins.as_ref()) };
+    println!(
+        "{} subscriptions, at most {PER_SECOND} publishes/s, {} worker(s), writers outside. `rate`: what was reached; `could`: 1 / time \
+         to the last. CPU is of the whole process, per publish. `second`: how long the call of a second producer takes, that begins \
+         when the first one's has.\n",
+        grouped(subscriptions),
+        setting.workers
+    );
+    println!(
+        "| keys | who | readers of a publish | rate/s | could/s | user | system | publish p50 | p99 | last reader p50 | run-queue wait | second p50 | p99 |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    let mut rows = Vec::new();
+    let keys = |share: u64| (subscriptions / share).max(1);
+    let spreads = [(1, false), (keys(100), false), (keys(100), true), (keys(1), false), (keys(1), true)];
+    for (keys, is_zipf) in spreads {
+        let spread = Arc::new(Spread::new(subscriptions, keys, is_zipf));
+        let mut fields: Vec<Box<dyn Field>> = vec![
+            Box::new(Streams::<Broadcast>::new(&spread, &setting)),
+            Box::new(Streams::<AllInOne>::new(&spread, &setting)),
+            Box::new(Streams::<KeyedBroadcast>::new(&spread, &setting)),
+            Box::new(Streams::<Keywake>::new(&spread, &setting)),
+            Box::new(Streams::<Relayed>::new(&spread, &setting)),
+        ];
+        for _ in 0..TURNS {
+            for field in &mut fields {
+                field.alone(scale.source_turn / TURNS);
+            }
+        }
+        for field in &mut fields {
+            field.with_a_second(scale.source_turn / TURNS);
+        }
+        let found: Vec<&Found> = fields.iter().map(|field| field.found()).collect();
+        for (found, field) in found.iter().zip(&fields) {
+            println!("| {} | {} | {} |", spread.name(), field.name(), found.columns());
+        }
+        if keys == keys_of_target(subscriptions) {
+            rows.push(row(subscriptions, &spread, &found));
+        }
+    }
+    println!();
+    rows
+}
+
+/// 700 of the source's 70,000 subscriptions.
+fn keys_of_target(subscriptions: u64) -> u64 {
+    (subscriptions / 100).max(1)
+}
+
+fn row(subscriptions: u64, spread: &Spread, found: &[&Found]) -> Row {
+    let [global, global_keywake, map, inline, relay] = found.iter().map(|found| found.cpu()).collect::<Vec<_>>()[..] else {
+        unreachable!("five")
+    };
+    let work = format!("{} subscriptions, {} keys, CPU per publish of split, relay", grouped(subscriptions), spread.name());
+    let figures = format!(
+        "{} against {}; `DashMap<K, broadcast>` {}, without a relay {}, one key of keywake + filter {}",
+        time(relay),
+        time(global),
+        time(map),
+        time(inline),
+        time(global_keywake)
+    );
+    let row = Row::new(work, "one global broadcast + filter");
+    if spread.is_zipf {
+        row.shown(format!("1/{} ({figures})", three_digits(global / relay)))
+    } else {
+        row.fraction(relay / global, 1.0 / 50.0, figures)
+    }
+}
+
+/// How subscriptions and publishes lie on the keys.
+struct Spread {
+    keys: u64,
+    is_zipf: bool,
+    /// The share of all keys up to each.
+    up_to: Vec<f64>,
+    /// How many subscriptions each key has.
+    readers: Vec<usize>,
+}
+
+impl Spread {
+    fn new(subscriptions: u64, keys: u64, is_zipf: bool) -> Self {
+        let mut up_to: Vec<f64> = (1..=keys)
+            .scan(0.0, |sum, rank| {
+                *sum += if is_zipf { 1.0 / rank as f64 } else { 1.0 };
+                Some(*sum)
+            })
+            .collect();
+        let all = up_to[up_to.len() - 1];
+        up_to.iter_mut().for_each(|share| *share /= all);
+        let mut this = Self { keys, is_zipf, readers: vec![0; up_to.len()], up_to };
+        for number in 0..subscriptions {
+            let key = this.at((number as f64 + 0.5) / subscriptions as f64);
+            this.readers[key] += 1;
+        }
+        this
+    }
+
+    fn name(&self) -> String {
+        let how = match (self.keys, self.is_zipf) {
+            (1, _) => "",
+            (_, true) => ", Zipf",
+            (_, false) => ", uniform",
+        };
+        format!("{}{how}", grouped(self.keys))
+    }
+
+    /// The key at a place between 0 and 1.
+    fn at(&self, place: f64) -> usize {
+        self.up_to.partition_point(|share| *share < place).min(self.up_to.len() - 1)
+    }
+
+    /// Where publish `number` goes.
+    fn drawn(&self, number: u64) -> usize {
+        let mixed = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 17)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.at((mixed >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+}
+
+/// A peer that two threads can publish with.
+trait Shareable: Peer {
+    type Shared: Send + Sync + 'static;
+    fn share(writer: Self::Writer) -> Self::Shared;
+    fn publish_shared(shared: &Self::Shared, key: u64, event: u64);
+}
+
+impl Shareable for Broadcast {
+    type Shared = broadcast::Sender<u64>;
+
+    fn share(writer: Self::Writer) -> Self::Shared {
+        writer
+    }
+
+    fn publish_shared(shared: &Self::Shared, _key: u64, event: u64) {
+        black_box(shared.send(event).is_ok());
+    }
+}
+
+impl Shareable for KeyedBroadcast {
+    type Shared = Self;
+
+    fn share(writer: Self::Writer) -> Self::Shared {
+        writer
+    }
+
+    fn publish_shared(shared: &Self::Shared, key: u64, event: u64) {
+        black_box(Self::publish(&mut shared.clone(), key, event));
+    }
+}
+
+impl Shareable for Keywake {
+    type Shared = SharedPublisher<u64, u64>;
+
+    fn share(writer: Self::Writer) -> Self::Shared {
+        writer.shared()
+    }
+
+    fn publish_shared(shared: &Self::Shared, key: u64, event: u64) {
+        black_box(shared.publish(&key, event));
+    }
+}
+
+impl Shareable for Relayed {
+    type Shared = SharedPublisher<u64, u64>;
+
+    fn share(writer: Self::Writer) -> Self::Shared {
+        writer.shared()
+    }
+
+    fn publish_shared(shared: &Self::Shared, key: u64, event: u64) {
+        Keywake::publish_shared(shared, key, event);
+    }
+}
+
+/// One key of keywake for all, from which readers pick their own: the unsplit buffer, in the same make.
+#[derive(Clone)]
+struct AllInOne(Keywake);
+
+impl Peer for AllInOne {
+    const NAME: &'static str = "keywake, one key + filter";
+    const KEYED: bool = false;
+    type Writer = <Keywake as Peer>::Writer;
+    type Reader = <Keywake as Peer>::Reader;
+
+    fn open(retained: usize) -> (Self::Writer, Self) {
+        let (writer, hub) = Keywake::open(retained);
+        (writer, Self(hub))
+    }
+
+    fn serve(&self, runtime: &Handle) {
+        self.0.serve(runtime);
+    }
+
+    fn publish(writer: &mut Self::Writer, _key: u64, event: u64) -> usize {
+        Keywake::publish(writer, 0, event)
+    }
+
+    fn subscribe(&self, _key: u64) -> Self::Reader {
+        self.0.subscribe(0)
+    }
+
+    fn unsubscribe(&self, _key: u64, reader: Self::Reader) {
+        drop(reader);
+    }
+
+    fn try_recv(reader: &mut Self::Reader) -> Option<u64> {
+        Keywake::try_recv(reader)
+    }
+
+    async fn recv(reader: &mut Self::Reader) -> u64 {
+        Keywake::recv(reader).await
+    }
+}
+
+impl Shareable for AllInOne {
+    type Shared = SharedPublisher<u64, u64>;
+
+    fn share(writer: Self::Writer) -> Self::Shared {
+        writer.shared()
+    }
+
+    fn publish_shared(shared: &Self::Shared, _key: u64, event: u64) {
+        Keywake::publish_shared(shared, 0, event);
+    }
+}
+
+/// Streams of whatever kind.
+trait Field {
+    fn name(&self) -> String;
+
+    /// One producer, for that long.
+    fn alone(&mut self, time: Duration);
+
+    /// Two of them, for that long.
+    fn with_a_second(&mut self, time: Duration);
+
+    fn found(&self) -> &Found;
+}
+
+/// What was found of one kind.
+#[derive(Debug, Default)]
+struct Found {
+    took: Duration,
+    publishes: u32,
+    woken: u64,
+    user: Duration,
+    system: Duration,
+    waited: Option<Duration>,
+    writer: Vec<f64>,
+    last: Vec<f64>,
+    second: Vec<f64>,
+}
+
+impl Found {
+    /// Processor time per publish, in ns.
+    fn cpu(&self) -> f64 {
+        self.per_publish(self.user + self.system)
+    }
+
+    fn per_publish(&self, sum: Duration) -> f64 {
+        sum.as_secs_f64() * 1e9 / f64::from(self.publishes)
+    }
+
+    fn columns(&self) -> String {
+        let at = |values: &[f64], percent: usize| {
+            let mut sorted = values.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            sorted.get(sorted.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
+        };
+        let publishes = f64::from(self.publishes);
+        let last = at(&self.last, 50);
+        [
+            rounded(self.woken as f64 / publishes),
+            three_digits(publishes / self.took.as_secs_f64()),
+            three_digits(1e9 / last),
+            time(self.per_publish(self.user)),
+            time(self.per_publish(self.system)),
+            time(at(&self.writer, 50)),
+            time(at(&self.writer, 99)),
+            time(last),
+            self.waited.map_or_else(|| "?".to_owned(), |waited| time(self.per_publish(waited))),
+            time(at(&self.second, 50)),
+            time(at(&self.second, 99)),
+        ]
+        .join(" | ")
+    }
+}
+
+struct Streams<P: Shareable> {
+    runtime: Runtime,
+    shared: Arc<P::Shared>,
+    /// Kept, so that nothing closes.
+    _hub: P,
+    tally: Arc<Tally>,
+    spread: Arc<Spread>,
+    number: u64,
+    found: Found,
+}
+
+impl<P: Shareable> Streams<P> {
+    fn new(spread: &Arc<Spread>, setting: &Setting) -> Self {
+        let runtime = setting.runtime();
+        let (writer, hub) = P::open(RETAINED);
+        hub.serve(runtime.handle());
+        let tally = Arc::new(Tally::new(true));
+        tally.expect(spread.readers.iter().sum());
+        for (key, readers) in (0..).zip(&spread.readers) {
+            for _ in 0..*readers {
+                runtime.spawn(read::<P>(hub.subscribe(key), key, spread.keys, Arc::clone(&tally)));
+            }
+        }
+        tally.wait();
+        let this = Self {
+            runtime,
+            shared: Arc::new(P::share(writer)),
+            _hub: hub,
+            tally,
+            spread: Arc::clone(spread),
+            number: 0,
+            found: Found::default(),
+        };
+        this.settle();
+        this
+    }
+
+    fn settle(&self) {
+        self.runtime.block_on(self.runtime.spawn(async {})).expect("an empty task");
+        thread::sleep(Duration::from_millis(2));
+    }
+
+    /// The next publish: its key, the event, and how many it wakes.
+    fn next(&mut self) -> (u64, u64, usize) {
+        self.number += 1;
+        let key = self.spread.drawn(self.number);
+        let woken = if P::KEYED { self.spread.readers[key] } else { self.spread.readers.iter().sum() };
+        (key as u64, self.number * self.spread.keys + key as u64, woken)
+    }
+}
+
+/// One stream: takes what comes, and looks whether it is its own.
+async fn read<P: Peer>(mut reader: P::Reader, key: u64, keys: u64, tally: Arc<Tally>) {
+    loop {
+        tally.arrive();
+        let is_mine = P::recv(&mut reader).await % keys == key;
+        assert!(is_mine || !P::KEYED, "{}: an event of another key", P::NAME);
+        black_box(is_mine);
+    }
+}
+
+/// What the second producer is to publish, when, and with which publish of the first.
+#[derive(Clone, Copy)]
+struct Order {
+    number: u64,
+    key: u64,
+    event: u64,
+    due: Instant,
+}
+
+/// The number of the order to go home.
+const END: u64 = u64::MAX;
+
+/// Publishes as soon as the first producer has begun to; how long each call took, in ns.
+fn second_producer<P: Shareable>(shared: &P::Shared, begun: &AtomicU64, order: &Mutex<Order>) -> Vec<f64> {
+    let mut times = Vec::new();
+    let mut last = 0;
+    loop {
+        let Order { number, key, event, due } = *order.lock().expect("no panic under it");
+        if number == END {
+            return times;
+        }
+        if number == last {
+            thread::sleep(LOOKS_OUT / 3);
+            continue;
+        }
+        last = number;
+        sleep_until(due - LOOKS_OUT);
+        // Relaxed: when, not what.
+        while begun.load(Ordering::Relaxed) < number {
+            spin_loop();
+        }
+        let began = Instant::now();
+        P::publish_shared(shared, key, event);
+        times.push(began.elapsed().as_nanos() as f64);
+    }
+}
+
+impl<P: Shareable> Field for Streams<P> {
+    fn name(&self) -> String {
+        if P::NAME == Broadcast::NAME { format!("{} + filter", P::NAME) } else { P::NAME.to_owned() }
+    }
+
+    fn alone(&mut self, time: Duration) {
+        self.settle();
+        let period = Duration::from_secs(1) / u32::try_from(PER_SECOND).expect("few");
+        let (waited, (user, system)) = (run_queue_wait(), user_and_system());
+        let start = Instant::now();
+        let mut due = start;
+        while start.elapsed() < time {
+            sleep_until(due);
+            let (key, event, woken) = self.next();
+            self.tally.expect(woken);
+            let began = Instant::now();
+            P::publish_shared(&self.shared, key, event);
+            self.found.writer.push(began.elapsed().as_nanos() as f64);
+            if woken > 0 {
+                self.found.last.push((self.tally.wait() - began).as_nanos() as f64);
+            }
+            self.found.publishes += 1;
+            self.found.woken += woken as u64;
+            // What could not be done in time is not made up for.
+            due = (due + period).max(Instant::now());
+        }
+        sleep_until(due);
+        self.found.took += start.elapsed();
+        let (user_after, system_after) = user_and_system();
+        self.found.user += user_after - user;
+        self.found.system += system_after - system;
+        let more = run_queue_wait().zip(waited).map(|(after, before)| after.saturating_sub(before));
+        self.found.waited = more.map(|more| more + self.found.waited.unwrap_or_default());
+    }
+
+    fn with_a_second(&mut self, time: Duration) {
+        self.settle();
+        let period = Duration::from_secs(1) / u32::try_from(PER_SECOND).expect("few");
+        // Which publish the first producer has begun, and what the second one is to publish then, and from when on to look out.
+        let begun = Arc::new(AtomicU64::new(0));
+        let order = Arc::new(Mutex::new(Order { number: 0, key: 0, event: 0, due: Instant::now() }));
+        let second = thread::spawn({
+            let (shared, begun, order) = (Arc::clone(&self.shared), Arc::clone(&begun), Arc::clone(&order));
+            move || second_producer::<P>(&shared, &begun, &order)
+        });
+        let start = Instant::now();
+        let mut number = 0;
+        while start.elapsed() < time {
+            number += 1;
+            let (key, event, woken) = self.next();
+            let (second_key, second_event, second_woken) = self.next();
+            self.tally.expect(woken + second_woken);
+            let due = Instant::now() + period;
+            *order.lock().expect("no panic under it") = Order { number, key: second_key, event: second_event, due };
+            sleep_until(due);
+            // Relaxed: when, not what.
+            begun.store(number, Ordering::Relaxed);
+            P::publish_shared(&self.shared, key, event);
+            if woken + second_woken > 0 {
+                self.tally.wait();
+            }
+        }
+        order.lock().expect("no panic under it").number = END;
+        self.found.second.extend(second.join().expect("nothing panics there"));
+    }
+
+    fn found(&self) -> &Found {
+        &self.found
+    }
+}
