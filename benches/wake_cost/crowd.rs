@@ -205,11 +205,25 @@ impl<P: Peer> Crowd<P> {
             }
         }
         let woken = if P::KEYED { shape.per_key } else { all };
-        let this = Self { runtime, writer: Some(writer), _hub: hub, tally, shape, woken, event: 0, sleeps: setting.sleeps };
+        let mut this = Self { runtime, writer: Some(writer), _hub: hub, tally, shape, woken, event: 0, sleeps: setting.sleeps };
         // Each task counts itself once before it waits for the first time.
         this.tally.wait();
         this.settle();
+        if P::KEYED {
+            this.publish_to_all_keys();
+        }
         this
+    }
+
+    /// Once to each key: what its first publish costs more than another one is not in question here.
+    fn publish_to_all_keys(&mut self) {
+        self.tally.expect(self.shape.readers());
+        for key in 0..self.shape.keys {
+            self.event += 1;
+            P::publish(self.writer.as_mut().expect("not lent"), key, self.event * self.shape.keys + key);
+        }
+        self.tally.wait();
+        self.settle();
     }
 
     /// The next event and its key.

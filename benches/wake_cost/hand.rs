@@ -3,11 +3,16 @@
 
 use std::{
     hint::black_box,
-    task::{Context, Poll, Waker},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
     time::{Duration, Instant},
 };
 
-use keywake::{Builder, Hub, Publisher, Received, Subscription};
+use keywake::{Builder, Hub, Publisher, Received, Relay, Subscription};
 
 use crate::measure::publishing::RETAINED;
 
@@ -24,7 +29,7 @@ pub(crate) struct Hand {
 impl Hand {
     pub(crate) fn new(readers: usize) -> Self {
         let (publisher, hub) = Builder::new().retain_events(RETAINED).build();
-        let relay = HandRelay::new(&hub);
+        let mut relay = HandRelay::new(&hub);
         relay.drive();
         let readers = (0..readers).map(|_| hub.subscribe(&0)).collect();
         let mut this = Self { publisher, _hub: hub, readers, relay, event: 0 };
@@ -45,7 +50,7 @@ impl Hand {
     }
 
     /// The relay's part.
-    pub(crate) fn fan_out(&self) -> Duration {
+    pub(crate) fn fan_out(&mut self) -> Duration {
         let start = Instant::now();
         self.relay.drive();
         start.elapsed()
@@ -81,14 +86,42 @@ pub(crate) fn time_nothing() -> f64 {
     crate::measure::clock::median(&mut times)
 }
 
-/// There is none yet.
-pub(crate) struct HandRelay;
+/// A relay polled by hand, with a waker that only remembers.
+pub(crate) struct HandRelay {
+    relay: Relay,
+    bell: Arc<Bell>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Bell(AtomicBool);
 
 impl HandRelay {
-    pub(crate) fn new(_hub: &Hub<u64, u64>) -> Self {
-        Self
+    pub(crate) fn new(hub: &Hub<u64, u64>) -> Self {
+        let bell: Arc<Bell> = Arc::default();
+        Self { relay: hub.relay(), waker: Waker::from(Arc::clone(&bell)), bell }
     }
 
     /// Polls it until it has nothing to do.
-    pub(crate) fn drive(&self) {}
+    pub(crate) fn drive(&mut self) {
+        let mut context = Context::from_waker(&self.waker);
+        loop {
+            let ended = Pin::new(&mut self.relay).poll(&mut context).is_ready();
+            // Relaxed: one thread.
+            if ended || !self.bell.0.swap(false, Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Relaxed: one thread.
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -6,7 +6,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the tables are what this program is for")]
 
-use std::{sync::Arc, time::Instant};
+use std::{error::Error, fs, path::Path, sync::Arc, time::Instant};
 
 use counters::Busy;
 use crowd::{Contender, Figures, Place, Setting, compare};
@@ -47,6 +47,8 @@ pub(crate) struct Context {
     pub(crate) options: Options,
     pub(crate) pins: Option<Arc<Pins>>,
     tracer: Tracer,
+    began: Instant,
+    busy: Option<Busy>,
 }
 
 fn main() {
@@ -59,14 +61,14 @@ fn main() {
             _ => eprintln!("not a probe"),
         };
     }
-    let begin = Instant::now();
     let context = Context::new(options);
-    let before = Busy::now();
     context.print_surroundings();
 
     if context.options.wants(MATRIX) {
         heading(MATRIX, "everybody over keys x readers of each");
-        context.write(&matrix::run(&context));
+        let cells = matrix::run(&context);
+        let draw = |folder: &Path, surroundings: &str| plots::write_matrix(folder, surroundings, &cells);
+        context.write("wake_cost.csv", &matrix::csv(&cells), draw);
     }
     let mut rows = Vec::new();
     for (name, part) in parts::ALL.into_iter().chain([(SOURCE, source::run as parts::Part)]) {
@@ -83,35 +85,17 @@ fn main() {
         heading("all rows", "once more, to be copied");
         table::print(&rows);
     }
-    say_how_quiet_it_was(before.as_ref(), begin);
+    context.say_how_quiet_it_was();
 }
 
 fn heading(name: &str, what: &str) {
     println!("\n## {name}{}{what}\n", if what.is_empty() { "" } else { ": " });
 }
 
-/// Whoever else used the processor, used it instead of us.
-fn say_how_quiet_it_was(before: Option<&Busy>, begin: Instant) {
-    /// Of one core.
-    const QUIET: f64 = 0.05;
-    let seconds = begin.elapsed().as_secs_f64();
-    let others = before.zip(Busy::now()).map(|(before, now)| now.by_others_since(before) / seconds);
-    println!("Took {seconds:.0} s; load {} after.", surroundings::load());
-    match others {
-        None => println!("Whether the machine was quiet cannot be seen here."),
-        Some(share) if share <= QUIET => println!("The machine was quiet: others used {:.0} % of one core.", share * 100.0),
-        Some(share) => println!(
-            "THE MACHINE WAS NOT QUIET: others (or the hypervisor) used {:.0} % of one core of {}. Take no figure from this run.",
-            share * 100.0,
-            cores(),
-        ),
-    }
-}
-
 impl Context {
     fn new(options: Options) -> Self {
         let pins = options.pin.then(|| Pins::new().map(Arc::new)).flatten();
-        Self { pins, tracer: Tracer::find(), options }
+        Self { pins, tracer: Tracer::find(), options, began: Instant::now(), busy: Busy::now() }
     }
 
     fn print_surroundings(&self) {
@@ -120,6 +104,12 @@ impl Context {
             println!("Without `cargo bench` this only shows that it works: the figures mean nothing.\n");
         }
         surroundings::print();
+        let twin = if cfg!(feature = "tokio") {
+            "spawns its twin, has a timer"
+        } else {
+            "has no timer, twins by hand where workers are several"
+        };
+        println!("* keywake's feature `tokio` is {}: the relay {twin}", if cfg!(feature = "tokio") { "on" } else { "off" });
         println!("* at most {threads} worker(s) per runtime, pinned: {}", if *pin && self.pins.is_some() { "yes" } else { "no" });
         println!(
             "* all sides in turns, {} rounds of about {} ms each; times are medians (p99) over all publishes, the rest medians over rounds",
@@ -143,27 +133,49 @@ impl Context {
     /// One line for files.
     fn surroundings(&self) -> String {
         format!(
-            "{}; Linux {}; {} cores; tokio {}; keywake {}; pinned: {}",
+            "{}; Linux {}; {} cores{}; tokio {}; keywake {}; others used {} of a core",
             surroundings::date(),
             surroundings::kernel(),
             cores(),
+            if self.pins.is_some() { ", pinned" } else { "" },
             surroundings::locked("tokio"),
             surroundings::commit(),
-            self.pins.is_some()
+            self.share_of_others().map_or_else(|| "?".to_owned(), |share| format!("{:.0} %", share * 100.0)),
         )
     }
 
-    fn write(&self, cells: &[matrix::Cell]) {
-        let folder = self.options.folder();
-        let path = folder.join("wake_cost.csv");
-        let written = std::fs::create_dir_all(&folder).and_then(|()| matrix::write_csv(&path, &self.surroundings(), cells));
+    /// Whoever else used the processor, used it instead of us. In cores.
+    fn share_of_others(&self) -> Option<f64> {
+        Some(Busy::now()?.by_others_since(self.busy.as_ref()?) / self.began.elapsed().as_secs_f64())
+    }
+
+    fn say_how_quiet_it_was(&self) {
+        /// Of one core.
+        const QUIET: f64 = 0.05;
+        println!("Took {:.0} s; load {} after.", self.began.elapsed().as_secs_f64(), surroundings::load());
+        match self.share_of_others() {
+            None => println!("Whether the machine was quiet cannot be seen here."),
+            Some(share) if share <= QUIET => println!("The machine was quiet: others used {:.0} % of one core.", share * 100.0),
+            Some(share) => println!(
+                "THE MACHINE WAS NOT QUIET: others (or the hypervisor) used {:.0} % of one core of {}. Take no figure from this run.",
+                share * 100.0,
+                cores(),
+            ),
+        }
+    }
+
+    /// Writes a table below a line on where it was measured, and draws it if that is wanted.
+    pub(crate) fn write(&self, name: &str, table: &str, draw: impl FnOnce(&Path, &str) -> Result<(), Box<dyn Error>>) {
+        let (folder, surroundings) = (self.options.folder(), self.surroundings());
+        let path = folder.join(name);
+        let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, format!("# {surroundings}\n{table}")));
         match written {
             Ok(()) => println!("written: {}", path.display()),
             Err(error) => println!("NOT written: {}: {error}", path.display()),
         }
         if self.options.plot {
-            match plots::write(&folder, &self.surroundings(), cells) {
-                Ok(()) => println!("written: {}/wake_cost_*.svg", folder.display()),
+            match draw(&folder, &surroundings) {
+                Ok(()) => println!("drawn: {}/wake_cost_*.svg", folder.display()),
                 Err(error) => println!("NOT drawn: {error}"),
             }
         }

@@ -1,7 +1,5 @@
 //! Everybody over readers and keys, from outside and from inside, on one worker and on all of them.
 
-use std::{fmt::Write as _, fs, io, path::Path};
-
 use crate::{
     Context,
     contenders::{ALL, Kind},
@@ -132,15 +130,9 @@ impl Cell {
     }
 }
 
-/// All of it, with where it was measured on top.
-pub(crate) fn write_csv(path: &Path, surroundings: &str, cells: &[Cell]) -> io::Result<()> {
-    let mut text = format!("# {surroundings}\n");
-    text.push_str(
-        "workers,writer,keys,readers_per_key,who,publishes,writer_p50_ns,writer_p99_ns,last_p50_ns,last_p99_ns,\
-         cpu_per_delivery_ns,cpu_with_spinning_ns,switches,syscalls,wakes,polls\n",
-    );
-    for cell in cells {
-        writeln!(text, "{}", cell.line()).expect("a string takes everything");
-    }
-    fs::write(path, text)
+/// All of it.
+pub(crate) fn csv(cells: &[Cell]) -> String {
+    const HEAD: &str = "workers,writer,keys,readers_per_key,who,publishes,writer_p50_ns,writer_p99_ns,last_p50_ns,last_p99_ns,\
+                        cpu_per_delivery_ns,cpu_with_spinning_ns,switches,syscalls,wakes,polls\n";
+    cells.iter().fold(HEAD.to_owned(), |text, cell| text + &cell.line() + "\n")
 }

@@ -36,6 +36,7 @@ use crate::{
         words::{grouped, rounded, three_digits, time},
     },
     pace::sleep_until,
+    plots,
     table::Row,
 };
 
@@ -43,6 +44,8 @@ const SUBSCRIPTIONS: u64 = 50 * 14 * 100;
 const PER_SECOND: u64 = 50;
 /// Both halves of a cell's time, one after each of the others' halves.
 const TURNS: u32 = 2;
+/// As often at least, however long it takes: a buffer for all takes tens of milliseconds.
+const AT_LEAST: u32 = 4;
 /// How long before its time the second producer begins to look out for the first.
 const LOOKS_OUT: Duration = Duration::from_micros(150);
 
@@ -62,7 +65,7 @@ pub(crate) fn run(context: &Context) -> Vec<Row> {
         "| keys | who | readers of a publish | rate/s | could/s | user | system | publish p50 | p99 | last reader p50 | run-queue wait | second p50 | p99 |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
-    let mut rows = Vec::new();
+    let (mut rows, mut csv, mut lines) = (Vec::new(), CSV_HEAD.to_owned(), Vec::new());
     let keys = |share: u64| (subscriptions / share).max(1);
     let spreads = [(1, false), (keys(100), false), (keys(100), true), (keys(1), false), (keys(1), true)];
     for (keys, is_zipf) in spreads {
@@ -84,14 +87,48 @@ pub(crate) fn run(context: &Context) -> Vec<Row> {
         }
         let found: Vec<&Found> = fields.iter().map(|field| field.found()).collect();
         for (found, field) in found.iter().zip(&fields) {
-            println!("| {} | {} | {} |", spread.name(), field.name(), found.columns());
+            println!("| {} | {} | {} |", spread.name(), field.name(), found.columns().map(Column::to_string).join(" | "));
+            let columns = found.columns().map(Column::bare).join(",");
+            csv += &format!("{keys},{},\"{}\",{columns}\n", if is_zipf { "zipf" } else { "uniform" }, field.name());
+            if !is_zipf {
+                lines.push((field.name(), keys, found.cpu()));
+            }
         }
         if keys == keys_of_target(subscriptions) {
             rows.push(row(subscriptions, &spread, &found));
         }
     }
     println!();
+    context.write("wake_cost_source.csv", &csv, |folder, surroundings| plots::write_source(folder, surroundings, &lines));
+    println!();
     rows
+}
+
+const CSV_HEAD: &str = "keys,spread,who,readers_of_a_publish,rate_per_s,could_per_s,user_ns,system_ns,publish_p50_ns,publish_p99_ns,\
+                        last_p50_ns,run_queue_wait_ns,second_p50_ns,second_p99_ns\n";
+
+/// A figure as it is told.
+#[derive(Clone, Copy)]
+enum Column {
+    Count(f64),
+    Nanos(f64),
+    PerSecond(f64),
+}
+
+impl Column {
+    /// Without its unit.
+    fn bare(self) -> String {
+        let (Self::Count(value) | Self::Nanos(value) | Self::PerSecond(value)) = self;
+        format!("{value:.1}")
+    }
+
+    fn to_string(self) -> String {
+        match self {
+            Self::Count(value) => rounded(value),
+            Self::Nanos(value) => time(value),
+            Self::PerSecond(value) => three_digits(value),
+        }
+    }
 }
 
 /// 700 of the source's 70,000 subscriptions.
@@ -313,7 +350,7 @@ impl Found {
         sum.as_secs_f64() * 1e9 / f64::from(self.publishes)
     }
 
-    fn columns(&self) -> String {
+    fn columns(&self) -> [Column; 11] {
         let at = |values: &[f64], percent: usize| {
             let mut sorted = values.to_vec();
             sorted.sort_by(f64::total_cmp);
@@ -322,19 +359,18 @@ impl Found {
         let publishes = f64::from(self.publishes);
         let last = at(&self.last, 50);
         [
-            rounded(self.woken as f64 / publishes),
-            three_digits(publishes / self.took.as_secs_f64()),
-            three_digits(1e9 / last),
-            time(self.per_publish(self.user)),
-            time(self.per_publish(self.system)),
-            time(at(&self.writer, 50)),
-            time(at(&self.writer, 99)),
-            time(last),
-            self.waited.map_or_else(|| "?".to_owned(), |waited| time(self.per_publish(waited))),
-            time(at(&self.second, 50)),
-            time(at(&self.second, 99)),
+            Column::Count(self.woken as f64 / publishes),
+            Column::PerSecond(publishes / self.took.as_secs_f64()),
+            Column::PerSecond(1e9 / last),
+            Column::Nanos(self.per_publish(self.user)),
+            Column::Nanos(self.per_publish(self.system)),
+            Column::Nanos(at(&self.writer, 50)),
+            Column::Nanos(at(&self.writer, 99)),
+            Column::Nanos(last),
+            Column::Nanos(self.waited.map_or(f64::NAN, |waited| self.per_publish(waited))),
+            Column::Nanos(at(&self.second, 50)),
+            Column::Nanos(at(&self.second, 99)),
         ]
-        .join(" | ")
     }
 }
 
@@ -362,7 +398,7 @@ impl<P: Shareable> Streams<P> {
             }
         }
         tally.wait();
-        let this = Self {
+        let mut this = Self {
             runtime,
             shared: Arc::new(P::share(writer)),
             _hub: hub,
@@ -372,7 +408,21 @@ impl<P: Shareable> Streams<P> {
             found: Found::default(),
         };
         this.settle();
+        if P::KEYED {
+            this.publish_to_all_keys();
+        }
         this
+    }
+
+    /// Once to each key: what its first publish costs more than another one is not in question here.
+    fn publish_to_all_keys(&mut self) {
+        self.tally.expect(self.spread.readers.iter().sum());
+        for key in 0..self.spread.keys {
+            self.number += 1;
+            P::publish_shared(&self.shared, key, self.number * self.spread.keys + key);
+        }
+        self.tally.wait();
+        self.settle();
     }
 
     fn settle(&self) {
@@ -446,8 +496,8 @@ impl<P: Shareable> Field for Streams<P> {
         let period = Duration::from_secs(1) / u32::try_from(PER_SECOND).expect("few");
         let (waited, (user, system)) = (run_queue_wait(), user_and_system());
         let start = Instant::now();
-        let mut due = start;
-        while start.elapsed() < time {
+        let (mut due, publishes) = (start, self.found.publishes);
+        while start.elapsed() < time || self.found.publishes < publishes + AT_LEAST {
             sleep_until(due);
             let (key, event, woken) = self.next();
             self.tally.expect(woken);
@@ -483,7 +533,7 @@ impl<P: Shareable> Field for Streams<P> {
         });
         let start = Instant::now();
         let mut number = 0;
-        while start.elapsed() < time {
+        while start.elapsed() < time || number < u64::from(AT_LEAST) {
             number += 1;
             let (key, event, woken) = self.next();
             let (second_key, second_event, second_woken) = self.next();

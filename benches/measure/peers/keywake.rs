@@ -1,9 +1,9 @@
 //! keywake itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keywake::{Builder, Hub, Publisher, Received, Subscription};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time};
 
 use super::Peer;
 
@@ -79,8 +79,13 @@ impl Peer for Relayed {
         (publisher, Self(hub))
     }
 
-    fn serve(&self, _runtime: &Handle) {
-        // There is none yet.
+    fn serve(&self, runtime: &Handle) {
+        let relay = self.0.0.relay();
+        // Only of use where another worker can run it. With the feature it is spawned by the relay itself.
+        if !cfg!(feature = "tokio") && runtime.metrics().num_workers() > 1 {
+            runtime.spawn(relay.twin());
+        }
+        runtime.spawn(relay);
     }
 
     #[inline]
@@ -115,12 +120,22 @@ impl Peer for RelayedAtIntervals {
     type Reader = Subscription<u64, u64>;
 
     fn open(retained: usize) -> (Self::Writer, Self) {
-        let (publisher, hub) = Builder::new().retain_events(retained).build();
+        let (publisher, hub) = Builder::new().retain_events(retained).min_fanout_interval(INTERVAL).build();
         (publisher, Self(Keywake(hub)))
     }
 
     fn serve(&self, runtime: &Handle) {
         Relayed(self.0.clone()).serve(runtime);
+        // With the feature the relay has a timer of its own.
+        if !cfg!(feature = "tokio") {
+            let hub = self.0.0.clone();
+            runtime.spawn(async move {
+                while !hub.is_shutdown() {
+                    time::sleep(INTERVAL).await;
+                    hub.sweep(Instant::now());
+                }
+            });
+        }
     }
 
     #[inline]

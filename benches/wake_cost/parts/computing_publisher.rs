@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::oneshot;
+use tokio::runtime::Runtime;
 
 use crate::{
     Context,
@@ -33,11 +33,15 @@ const IN_TIME: f64 = 5e6;
 
 pub(crate) fn run(context: &Context) -> Vec<Row> {
     let rounds = 4 * context.options.scale.rounds;
-    let mut sides = [Side::new::<Relayed>(context), Side::new::<Keywake>(context), Side::new::<KeyedBroadcast>(context)];
+    let mut sides: [Box<dyn Side>; 3] = [
+        Box::new(Task::<Relayed>::new(context)),
+        Box::new(Task::<Keywake>::new(context)),
+        Box::new(Task::<KeyedBroadcast>::new(context)),
+    ];
     let mut times = [const { Vec::new() }; 3];
     for _ in 0..rounds {
         for (side, times) in sides.iter_mut().zip(&mut times) {
-            times.push((side.round)());
+            times.push(side.round());
         }
     }
     let [relay, inline, broadcast] = times.map(Times::of);
@@ -53,13 +57,23 @@ pub(crate) fn run(context: &Context) -> Vec<Row> {
     ]
 }
 
-/// Rounds of one kind, each giving when the last reader had the event, in ns.
-struct Side {
-    round: Box<dyn FnMut() -> f64>,
+/// One kind.
+trait Side {
+    /// When the last reader had the event, in ns.
+    fn round(&mut self) -> f64;
 }
 
-impl Side {
-    fn new<P: Peer>(context: &Context) -> Self {
+struct Task<P: Peer> {
+    runtime: Runtime,
+    writer: Option<P::Writer>,
+    /// Kept, so that nothing closes.
+    _hub: P,
+    arrivals: mpsc::Receiver<Instant>,
+    event: u64,
+}
+
+impl<P: Peer> Task<P> {
+    fn new(context: &Context) -> Self {
         let runtime = Setting::new(2, context.pins.as_ref()).runtime();
         let (writer, hub) = P::open(RETAINED);
         hub.serve(runtime.handle());
@@ -72,30 +86,34 @@ impl Side {
                 }
             });
         }
-        let all = move || (0..READERS).map(|_| arrivals.recv().expect("readers live")).max().expect("some");
-        all();
-        let (mut writer, mut event) = (Some(writer), 0);
-        let round = move || {
-            let _keep = &hub;
-            // All sleep.
-            thread::sleep(Duration::from_millis(1));
-            event += 1;
-            let mut lent = writer.take().expect("not lent");
-            let (back, returned) = oneshot::channel();
-            runtime.spawn(async move {
-                let start = Instant::now();
-                P::publish(&mut lent, 0, event);
-                while start.elapsed() < COMPUTES {
-                    spin_loop();
-                }
-                let _ = back.send((lent, start));
-            });
-            let last = all();
-            let (lent, start) = runtime.block_on(returned).expect("the publisher's task");
-            writer = Some(lent);
-            (last - start).as_nanos() as f64
-        };
-        Self { round: Box::new(round) }
+        let this = Self { runtime, writer: Some(writer), _hub: hub, arrivals, event: 0 };
+        this.last();
+        this
+    }
+
+    fn last(&self) -> Instant {
+        (0..READERS).map(|_| self.arrivals.recv().expect("readers live")).max().expect("some")
+    }
+}
+
+impl<P: Peer> Side for Task<P> {
+    fn round(&mut self) -> f64 {
+        // All sleep.
+        thread::sleep(Duration::from_millis(1));
+        self.event += 1;
+        let (mut writer, event) = (self.writer.take().expect("not lent"), self.event);
+        let task = self.runtime.spawn(async move {
+            let start = Instant::now();
+            P::publish(&mut writer, 0, event);
+            while start.elapsed() < COMPUTES {
+                spin_loop();
+            }
+            (writer, start)
+        });
+        let last = self.last();
+        let (writer, start) = self.runtime.block_on(task).expect("the publisher's task");
+        self.writer = Some(writer);
+        (last - start).as_nanos() as f64
     }
 }
 
