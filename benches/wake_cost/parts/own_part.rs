@@ -20,8 +20,8 @@ use crate::{
 
 /// What the child is started with, and how many readers it shall have.
 pub(crate) const PROBE: &str = "own-part";
-/// Each block boundary is in it as often as it comes, the same for all sizes.
-const PUBLISHES: u64 = 128;
+/// Few: the child is slow. Block boundaries are in it, the same for all sizes.
+const PUBLISHES: u64 = 16;
 
 pub(crate) fn run(context: &Context) -> Vec<Row> {
     let scale = context.options.scale;
