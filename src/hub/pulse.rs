@@ -247,7 +247,7 @@ impl<K, T> Pulse<K, T> {
         self.bells[Role::Main as usize].ring(&mut woken);
         // A publisher that runs on a worker of the relay's runtime, and computes on, keeps from running what it woke last: that is the
         // twin then, and the relay goes to whoever is free.
-        if super::relay::is_in_runtime() {
+        if !self.lacks_twin() && super::relay::is_in_runtime() {
             self.bells[Role::Twin as usize].ring(&mut woken);
         }
         panics.note(woken.panic);
@@ -428,7 +428,6 @@ impl<K, T> Pulse<K, T> {
     }
 
     /// Whether nobody is the main relay's twin.
-    #[cfg_attr(any(not(feature = "tokio"), keywake_loom), expect(dead_code, reason = "asked by who can spawn one"))]
     pub(crate) fn lacks_twin(&self) -> bool {
         // Relaxed: a hint.
         self.roles[Role::Twin as usize].load(Ordering::Relaxed) == 0

@@ -89,7 +89,7 @@ impl Woken {
     }
 
     /// Wakes them all. They are user code: a panic of one must not cost the others their wake.
-    fn wake(&mut self, mut parked: impl Iterator<Item = impl Parked>) {
+    pub(super) fn wake(&mut self, mut parked: impl Iterator<Item = impl Parked>) {
         let mut go_on = true;
         while go_on {
             let (wakes, later) = (&mut self.wakes, &mut self.later);

@@ -6,7 +6,7 @@ use super::{
     member::Member,
     members::{Members, Parking},
     rest::publish_once,
-    row::{Parked, Put, Target, Woken},
+    row::{Parked, Put, Row, Target, Woken},
     slots::{Place, SlotId, Slots},
 };
 use crate::{
@@ -554,26 +554,34 @@ impl fmt::Debug for Waiters {
 }
 
 /// The waker of one task, which others ring: a slot by itself.
-pub(crate) struct Bell(Slots<Waker>);
+pub(crate) struct Bell(Row<Waker, 1>);
+
+// SAFETY: W1: the cell is handed from the task to whoever rings and back by the bits; the waker in it is `Send + Sync`.
+unsafe impl Send for Bell {}
+// SAFETY: W1: as above.
+unsafe impl Sync for Bell {}
 
 impl Bell {
     pub(crate) fn new() -> Self {
-        Self(Slots::new())
+        Self(Row::new())
     }
 
     /// Lays the waker ready; its owner alone calls this, and looks afterwards whether there is something to do.
     pub(crate) fn put(&self, waker: &Waker) {
-        self.0.put(SlotId::from_number(0), false, 0, waker);
+        self.0.put(0, 0, waker);
     }
 
     /// Takes the waker back.
     pub(crate) fn take(&self) {
-        self.0.take(SlotId::from_number(0));
+        self.0.take(0);
     }
 
     /// Wakes the task, if its waker lies ready. User code may run.
+    #[inline]
     pub(crate) fn ring(&self, woken: &mut Woken) {
-        self.0.wake_behind(Target { count: 0, all: true }, &mut Place::default(), usize::MAX, woken);
+        if let Some(waker) = self.0.take_if(0, || true) {
+            woken.wake(std::iter::once(waker));
+        }
     }
 }
 
