@@ -31,6 +31,10 @@ pub use sync::ModelledArc;
 #[cfg(keywake_count)]
 #[doc(hidden)]
 pub use sync::counting;
+/// Slots by themselves, for the models of passes that stop.
+#[cfg(keywake_loom)]
+#[doc(hidden)]
+pub use wake::ModelledSlots;
 
 /// How it is built.
 #[cfg(doc)]

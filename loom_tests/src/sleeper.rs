@@ -61,6 +61,11 @@ impl Alarm {
         Arc::strong_count(&self.rings) - 2
     }
 
+    /// Lays it where it is to be woken.
+    pub fn park<R>(&self, park: impl FnOnce(&Waker) -> R) -> R {
+        park(&self.waker)
+    }
+
     /// Polls with it.
     pub fn poll<R>(&self, poll: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
         poll(&mut Context::from_waker(&self.waker))

@@ -118,7 +118,8 @@ impl<P: Parked> Group<P> {
         let mut summary = self.summary.fetch_and(!at_once, Ordering::AcqRel) & reach;
         while summary != 0 {
             let index = summary.trailing_zeros() as usize;
-            if at_once == 0 {
+            // One that can wake nobody any more only looks whether somebody is there.
+            if at_once == 0 && *budget > 0 {
                 // AcqRel (pairs with `mention`): as above.
                 self.summary.fetch_and(!(1 << index), Ordering::AcqRel);
             }

@@ -31,7 +31,8 @@
 //! predicate) in a lane of his kind, which is made when first needed. A lane is one more level of P1: between its summaries and ASIDE (for
 //! sets: SETS) in the topic's word stands its bit in `More::parked`.
 //! * **W5 Threads.** Whoever wakes a thread leaves the others to it: a thread that finds its waker gone, however it then leaves, wakes the
-//!   next two. So a wake that is given is never swallowed, and the publisher gives one.
+//!   next two. So a wake that is given is never swallowed, and the publisher gives one. Whoever is woken by a pass that stops may be faster
+//!   than the pass: of whom it has not come to, or cannot wake any more, the summaries tell before it takes anybody's P off.
 //!
 //! # The relay
 //! * **W4 Ring.** Only the hub's writer, in its exclusive section, pushes; only who has the turn takes out. A cell is the producer's until its
@@ -60,5 +61,7 @@ pub(crate) use member::{Core, Member};
 pub(crate) use members::Parking;
 pub(crate) use ring::{Pushed, Ring};
 pub(crate) use row::Woken;
+#[cfg(keywake_loom)]
+pub use slots::ModelledSlots;
 pub(crate) use slots::SlotId;
 pub(crate) use waiters::{Bell, Counts, Lane, Pass, Waiters};

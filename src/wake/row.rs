@@ -194,8 +194,17 @@ impl<P: Parked, const N: usize> Row<P, N> {
     /// Wakes parked readers that `target` is for, at most `budget` of them, which is counted down. False: there are more of them, and they
     /// stay parked; `tell` has told of them before any of those that are woken could know of it.
     pub(super) fn wake_behind(&self, target: Target, budget: &mut usize, woken: &mut Woken, tell: impl Fn()) -> bool {
-        let held = self.hold_behind(target, *budget, woken, tell);
-        let taken = held.taken;
+        loop {
+            let is_all = self.wake_taken(self.hold_behind(target, *budget, woken, &tell), target, budget, woken);
+            // Of those that were taken one may have turned out to have seen all.
+            if is_all || *budget == 0 {
+                return is_all;
+            }
+        }
+    }
+
+    fn wake_taken(&self, held: Held, target: Target, budget: &mut usize, woken: &mut Woken) -> bool {
+        let Held { taken, is_all } = held;
         if N == 1 && taken != 0 || taken.is_power_of_two() {
             // One: no list.
             let found = self.look_again(taken.trailing_zeros() as usize, target, woken);
@@ -205,7 +214,7 @@ impl<P: Parked, const N: usize> Row<P, N> {
         } else if taken != 0 {
             self.wake_several(taken, target, budget, woken);
         }
-        held.is_all
+        is_all
     }
 
     fn wake_several(&self, taken: u64, target: Target, budget: &mut usize, woken: &mut Woken) {

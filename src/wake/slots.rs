@@ -163,6 +163,38 @@ impl<P: Parked> fmt::Debug for Slots<P> {
     }
 }
 
+/// What `loom_tests/tests/pass_that_stops.rs` models: a lane whose wakers go on with the pass that woke them.
+#[cfg(keywake_loom)]
+#[derive(Debug)]
+pub struct ModelledSlots(Slots<std::task::Waker>);
+
+#[cfg(keywake_loom)]
+impl Default for ModelledSlots {
+    fn default() -> Self {
+        Self(Slots::new())
+    }
+}
+
+#[cfg(keywake_loom)]
+impl ModelledSlots {
+    /// Parks a reader that has seen nothing, in the lowest free slot, and for the first time.
+    pub fn park(&self, waker: &std::task::Waker) -> u32 {
+        let id = self.0.take_slot();
+        self.0.put(id, true, 0, waker);
+        id.number()
+    }
+
+    /// False: it is not parked any more.
+    pub fn unpark(&self, slot: u32) -> bool {
+        self.0.take(SlotId::from_number(slot))
+    }
+
+    /// A pass from the beginning for who has seen nothing. False: it stopped.
+    pub fn wake(&self, budget: usize) -> bool {
+        self.0.wake_behind(Target { count: 1, all: false }, &mut Place::default(), budget, &mut Woken::default())
+    }
+}
+
 #[cfg(all(test, not(keywake_loom)))]
 mod tests {
     use super::*;
