@@ -22,6 +22,8 @@ pub(crate) struct Hand {
     /// Kept, so that nothing closes.
     _hub: Hub<u64, u64>,
     readers: Vec<Subscription<u64, u64>>,
+    /// The one reader of another key.
+    other: Subscription<u64, u64>,
     relay: HandRelay,
     event: u64,
 }
@@ -32,13 +34,23 @@ impl Hand {
         let mut relay = HandRelay::new(&hub);
         relay.drive();
         let readers = (0..readers).map(|_| hub.subscribe(&0)).collect();
-        let mut this = Self { publisher, _hub: hub, readers, relay, event: 0 };
+        let other = hub.subscribe(&1);
+        let mut this = Self { publisher, _hub: hub, readers, other, relay, event: 0 };
         this.read_and_park();
+        this.other_key();
         // Once round, so that the key is known and every slot was used.
         this.publish();
         this.fan_out();
         this.read_and_park();
         this
+    }
+
+    /// A publish to the other key, its wake and its receipt: what belongs to no key is warm then.
+    pub(crate) fn other_key(&mut self) {
+        black_box(self.publisher.publish(&1, 0));
+        self.relay.drive();
+        let mut context = Context::from_waker(Waker::noop());
+        while self.other.poll_recv(&mut context).is_ready() {}
     }
 
     /// The writer's part, when all are parked and the relay sleeps.
@@ -74,9 +86,21 @@ impl Hand {
 
     /// A callgrind run shall see this and nothing else.
     #[inline(never)]
-    pub(crate) fn own_part_of_publish(&mut self) {
+    pub(crate) fn counted_publish(&mut self) {
         self.event += 1;
         black_box(self.publisher.publish(black_box(&0), black_box(self.event)));
+    }
+
+    /// As [`counted_publish`](Self::counted_publish).
+    #[inline(never)]
+    pub(crate) fn counted_fan_out(&mut self) {
+        black_box(self.fan_out());
+    }
+
+    /// As [`counted_publish`](Self::counted_publish).
+    #[inline(never)]
+    pub(crate) fn counted_read_and_park(&mut self) {
+        black_box(self.read_and_park());
     }
 }
 
