@@ -80,16 +80,6 @@ mod real {
 
     pub(crate) use parking_lot::{Mutex, MutexGuard};
 
-    /// How a thread blocks and is woken.
-    pub(crate) mod thread {
-        pub(crate) use std::thread::{Thread, current, park, park_timeout};
-    }
-
-    /// Reads what nobody else can reach any more. A model checks that all that others did with it came before.
-    pub(crate) fn read_exclusively(atomic: &mut AtomicU64) -> u64 {
-        *atomic.get_mut()
-    }
-
     /// `std::cell::UnsafeCell` with loom's interface.
     #[derive(Debug, Default)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -110,6 +100,24 @@ mod real {
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
             f(self.0.get())
         }
+    }
+}
+
+/// What is the same with or without the notes.
+#[cfg(not(keywake_loom))]
+pub(crate) use unmodelled::*;
+#[cfg(not(keywake_loom))]
+mod unmodelled {
+    use super::AtomicU64;
+
+    /// How a thread blocks and is woken.
+    pub(crate) mod thread {
+        pub(crate) use std::thread::{Thread, current, park, park_timeout};
+    }
+
+    /// Reads what nobody else can reach any more. A model checks that all that others did with it came before.
+    pub(crate) fn read_exclusively(atomic: &mut AtomicU64) -> u64 {
+        *atomic.get_mut()
     }
 
     /// Stands, for the models, for plain memory or a reference whose use a protocol orders. Nothing in the real build.

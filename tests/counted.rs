@@ -33,10 +33,11 @@ use std::{
     pin::{Pin, pin},
     ptr,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use keywake::{
-    Builder, CloseReason, Hub, Publisher, Received, Relay, Start, Subscription,
+    Builder, CloseReason, Hub, Publisher, Received, Relay, Start, Subscription, SubscriptionSet,
     counting::{Access, LINE, Record, note, record},
 };
 
@@ -206,6 +207,8 @@ impl Scene {
                 drain(&mut second);
                 let mut third = hub.subscribe_from(reader.key(), Start::Latest);
                 drain(&mut third);
+                // Blocks, and is not woken in time.
+                assert!(third.recv_timeout(Duration::ZERO).is_err(), "all was received");
             }
             for key in (u64::MAX - 1_000..u64::MAX).map(Key) {
                 receive(&mut hub.subscribe(&key));
@@ -373,6 +376,110 @@ fn a_publish_meets_no_reader_of_another_key() {
         assert_eq!(scene.hub.stats().empty_wakes, 0);
         assert_apart(&waking, &others);
     }
+}
+
+#[test]
+fn a_publish_meets_no_set_of_other_keys_but_at_the_position() {
+    let mut scene = Scene::usual(10, 1_000);
+    let mut relay = Box::pin(scene.hub.relay());
+    rest(&mut relay);
+    let mut set = scene.hub.subscribe_set();
+    for key in (1..=1_000).map(Key) {
+        set.add(&key);
+    }
+    let receive = |set: &mut SubscriptionSet<Key, u64>| {
+        while set.try_recv().is_ok() {}
+        assert!(set.poll_recv(&mut Context::from_waker(Waker::noop())).is_pending(), "all was received");
+    };
+    receive(&mut set);
+    scene.publish_others(1_000, 1);
+    rest(&mut relay);
+    let ((), sets) = record(|| {
+        receive(&mut set);
+        set.remove(&Key(1));
+        let mut second = scene.hub.subscribe_set();
+        for key in (1..=100).chain(2_000..2_010).map(Key) {
+            second.add(&key);
+        }
+        receive(&mut second);
+        drop(second);
+        set.add(&Key(1));
+        receive(&mut set);
+    });
+    rest(&mut relay);
+    scene.come_to_rest();
+    let publishes = scene.publishes();
+    for reader in &mut scene.ours {
+        drain(reader);
+    }
+    rest(&mut relay);
+    let ((), rousing) = record(|| scene.publish_ours(1));
+    for publishes in [publishes, rousing] {
+        let conflicts = publishes.conflicts_with(&sets);
+        assert!(conflicts.iter().all(|conflict| !conflict.other.is_written()), "{conflicts:?}");
+        // And, with a relay, at how much was given to that.
+        assert!(conflicts.len() <= 2, "{conflicts:?}");
+    }
+}
+
+#[test]
+fn a_publish_with_a_relay_writes_the_same_for_any_number_of_sets_that_wait() {
+    head("one publish, all sets with its key parked, the relay asleep; and the next one, the relay not having come by");
+    let mut sizes = BTreeSet::new();
+    for sets in [1, 10, 1_000] {
+        let mut scene = Scene::usual(0, 1);
+        let mut relay = Box::pin(scene.hub.relay());
+        rest(&mut relay);
+        let mut waiting: Vec<_> = (0..sets).map(|_| scene.hub.subscribe_set()).collect();
+        for round in 0..3 {
+            for set in &mut waiting {
+                assert_eq!(set.add(&OURS), round == 0);
+                while set.try_recv().is_ok() {}
+                assert!(set.poll_recv(&mut Context::from_waker(Waker::noop())).is_pending(), "all was received");
+            }
+            if round < 2 {
+                scene.publish_ours(1);
+                rest(&mut relay);
+            }
+        }
+        let ((), first) = record(|| scene.publish_ours(1));
+        let ((), second) = record(|| scene.publish_ours(1));
+        row(&format!("{sets} sets"), 1, &first);
+        row("the next one", 1, &second);
+        sizes.insert((size(&first), size(&second)));
+    }
+    assert_eq!(sizes.len(), 1, "{sizes:?}");
+}
+
+#[test]
+fn a_publish_writes_the_same_for_any_number_of_threads_that_are_blocked() {
+    head("one publish, all readers of its key blocked threads");
+    let mut sizes = BTreeSet::new();
+    for threads in [10, 30] {
+        let mut scene = Scene::usual(threads, 1_000);
+        for reader in &mut scene.ours {
+            drain(reader);
+        }
+        let (here, blocked) = std::sync::mpsc::channel();
+        let readers = std::mem::take(&mut scene.ours);
+        let readers = readers.into_iter().map(|mut reader| {
+            let here = here.clone();
+            std::thread::spawn(move || {
+                here.send(()).is_ok() && reader.recv_blocking().is_ok()
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        readers.iter().for_each(|_| blocked.recv().expect("they began"));
+        // They are about to block. Nothing is wrong if one is not yet: one that is blocked is enough for this.
+        std::thread::sleep(Duration::from_millis(200));
+        let ((), record) = record(|| scene.publish_ours(1));
+        row(&format!("{threads} threads"), 1, &record);
+        assert!(readers.into_iter().all(|reader| reader.join().expect("it does not panic")));
+        // It looks at all who are parked in a row for one who is behind, and loads do not count that.
+        let (rmws, stores, _) = record.total().numbers();
+        sizes.insert((rmws, stores, record.written()));
+    }
+    assert_eq!(sizes.len(), 1, "{sizes:?}");
 }
 
 #[test]

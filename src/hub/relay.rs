@@ -283,7 +283,7 @@ mod runtime {
 
     /// Without a timer [`Hub::sweep`](crate::Hub::sweep) tells the time.
     #[derive(Default)]
-    pub(super) struct Timer;
+    pub(super) struct Timer(());
 
     impl Timer {
         #[expect(clippy::needless_pass_by_ref_mut, reason = "as the one that there is with tokio")]

@@ -63,6 +63,11 @@ macro_rules! counted {
                 self.0.compare_exchange_weak(current, new, success, failure)
             }
 
+            /// Nobody else can reach it: not noted.
+            pub(crate) fn get_mut(&mut self) -> &mut $value {
+                self.0.get_mut()
+            }
+
             #[track_caller]
             fn note(&self, access: Access) {
                 note(access, ptr::from_ref(self).addr(), size_of::<Self>());
