@@ -87,16 +87,16 @@ impl<P: Parked> Group<P> {
     /// Puts a row where there is none; with the free list locked.
     pub(super) fn link(&self, index: usize, row: Box<FullRow<P>>) -> &FullRow<P> {
         let row = Box::into_raw(row);
-        // AcqRel (pairs with `row`): made before it is found. An exchange, as all changes of what several threads look at.
-        self.rows[index].swap(row, Ordering::AcqRel);
+        // Release (pairs with `row`): made before it is found. An exchange, as all changes of what several threads look at.
+        self.rows[index].swap(row, Ordering::Release);
         // SAFETY: W3: it was a box until now, and the free list is locked.
         unsafe { &*row }
     }
 
     /// Makes a row unfindable; with the free list locked. It is freed when no visitor can be at it.
     pub(super) fn unlink(&self, index: usize) -> Option<NonNull<FullRow<P>>> {
-        // AcqRel (pairs with `link`): its contents are visible to who frees it.
-        NonNull::new(self.rows[index].swap(ptr::null_mut(), Ordering::AcqRel))
+        // Relaxed: the lock orders it after `link`, and `Visitors::are_gone` releases it to whoever comes then.
+        NonNull::new(self.rows[index].swap(ptr::null_mut(), Ordering::Relaxed))
     }
 
     /// Says that somebody may be parked in row `index`.

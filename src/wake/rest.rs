@@ -158,8 +158,8 @@ impl<P: Parked> Rest<P> {
             let made = made.segment.take_if(|groups| groups.len() == segment_length(segment)).ok_or(Missing::Segment(segment))?;
             // Beyond the last segment there are 2^28 tasks that wait for one key; 12 GB of them come first.
             let Some(place) = self.segments.get(segment) else { std::process::abort() };
-            // AcqRel (pairs with `group`): made before it is found. An exchange, as all changes of what several threads look at.
-            place.swap(Box::into_raw(made).cast(), Ordering::AcqRel);
+            // Release (pairs with `group`): made before it is found. An exchange, as all changes of what several threads look at.
+            place.swap(Box::into_raw(made).cast(), Ordering::Release);
         }
         free.begin_group(free.groups);
         Ok(())

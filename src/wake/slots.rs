@@ -392,6 +392,36 @@ mod tests {
         drop(settlers);
     }
 
+    /// Does something when it is woken.
+    #[derive(Clone)]
+    struct OnWake(&'static dyn Fn());
+
+    // SAFETY: nothing is compared.
+    unsafe impl Parked for OnWake {
+        fn is_same(&self, _: &Self) -> bool {
+            false
+        }
+
+        fn again(&self) {}
+
+        fn wake(self, _later: &mut crate::few::Few<std::task::Waker>) {
+            (self.0)();
+        }
+    }
+
+    #[test]
+    fn rows_that_are_left_during_a_fan_out_are_freed_when_it_ends() {
+        let slots: &Slots<OnWake> = Box::leak(Box::new(Slots::new()));
+        let ids: Vec<_> = (0..1 + 5 * WIDTH).map(|_| slots.take_slot()).collect();
+        let (stay, go) = ids.split_at(1 + WIDTH + 1);
+        let go = go.to_vec();
+        let leave = Box::leak(Box::new(move || go.iter().for_each(|id| slots.return_slot(*id))));
+        slots.put(stay[1 + WIDTH], true, 0, &OnWake(leave));
+        let mut woken = Woken::default();
+        assert!(slots.wake_behind(Target { count: 1, all: false }, &mut Place::default(), usize::MAX, &mut woken));
+        assert_eq!((woken.wakes, slots.rest().map_or(0, Rest::rows)), (1, 2), "the one with a reader, and a spare one");
+    }
+
     /// Joins, parks, passes of any budget and leaves in any order, against a list.
     #[test]
     fn any_order_does_what_a_list_does() {
