@@ -452,10 +452,9 @@ fn a_publish_with_a_relay_writes_the_same_for_any_number_of_sets_that_wait() {
 }
 
 #[test]
-fn a_publish_writes_the_same_for_any_number_of_threads_that_are_blocked() {
+fn a_publish_to_blocked_threads_wakes_one_and_writes_a_line_per_32_at_most() {
     head("one publish, all readers of its key blocked threads");
-    let mut sizes = BTreeSet::new();
-    for threads in [10, 30] {
+    for threads in [10, 100, 400] {
         let mut scene = Scene::usual(threads, 1_000);
         for reader in &mut scene.ours {
             drain(reader);
@@ -464,9 +463,7 @@ fn a_publish_writes_the_same_for_any_number_of_threads_that_are_blocked() {
         let readers = std::mem::take(&mut scene.ours);
         let readers = readers.into_iter().map(|mut reader| {
             let here = here.clone();
-            std::thread::spawn(move || {
-                here.send(()).is_ok() && reader.recv_blocking().is_ok()
-            })
+            std::thread::spawn(move || here.send(()).is_ok() && reader.recv_blocking().is_ok())
         });
         let readers: Vec<_> = readers.collect();
         readers.iter().for_each(|_| blocked.recv().expect("they began"));
@@ -475,11 +472,10 @@ fn a_publish_writes_the_same_for_any_number_of_threads_that_are_blocked() {
         let ((), record) = record(|| scene.publish_ours(1));
         row(&format!("{threads} threads"), 1, &record);
         assert!(readers.into_iter().all(|reader| reader.join().expect("it does not panic")));
-        // It looks at all who are parked in a row for one who is behind, and loads do not count that.
-        let (rmws, stores, _) = record.total().numbers();
-        sizes.insert((rmws, stores, record.written()));
+        // Where the first one, which wakes the next two, and so on, outruns the publisher, that finds all rows empty; otherwise it stops at
+        // the first row with somebody in it.
+        assert!(record.total().rmws <= 24 + threads.div_ceil(32) as u64, "{record:?}");
     }
-    assert_eq!(sizes.len(), 1, "{sizes:?}");
 }
 
 #[test]
