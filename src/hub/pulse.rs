@@ -129,6 +129,14 @@ pub(crate) enum Worked {
     More,
 }
 
+/// What some turns came to.
+struct Turns {
+    /// There is more to do.
+    more: bool,
+    /// Somebody else came by, and was told that we are at work.
+    was_joined: bool,
+}
+
 /// What lies between two turns.
 struct Work<K, T> {
     /// Sets of which a member was marked: before any task of a topic.
@@ -337,8 +345,12 @@ impl<K, T> Pulse<K, T> {
     /// Does the relay's first step for it, which is late, or that somebody waits for who does not depend on relays.
     pub(crate) fn mark_now(&self, panics: &mut FirstPanic) {
         // AcqRel (pairs with the exchange in `take_turns`): as in `work`.
-        if self.turn.fetch_add(1, Ordering::AcqRel) == 0 && self.take_turns(panics, true) {
-            self.ring_main(panics);
+        if self.turn.fetch_add(1, Ordering::AcqRel) == 0 {
+            let turns = self.take_turns(panics, true);
+            // A relay that came by meanwhile was told that somebody is at work, and is not asleep for who pushes next.
+            if turns.more || turns.was_joined {
+                self.ring_main(panics);
+            }
         }
     }
 
@@ -482,8 +494,8 @@ impl<K, T> Pulse<K, T> {
 
     /// The work of a relay that went while a publisher gave it something, by that publisher.
     pub(crate) fn drain(&self, panics: &mut FirstPanic) {
-        if self.work(panics) == Worked::More {
-            // Another relay came meanwhile, and was told that somebody is at work.
+        if self.work(panics) != Worked::Busy {
+            // Another relay may have come meanwhile: told that somebody is at work, it is not asleep for who pushes next.
             self.ring_main(panics);
         }
     }
@@ -541,18 +553,18 @@ impl<K, T> Pulse<K, T> {
         if self.turn.fetch_add(1, Ordering::AcqRel) != 0 {
             return Worked::Busy;
         }
-        if self.take_turns(panics, false) { Worked::More } else { Worked::Idle }
+        if self.take_turns(panics, false).more { Worked::More } else { Worked::Idle }
     }
 
-    /// Works until nobody has come by meanwhile. True: there is more to do.
-    fn take_turns(&self, panics: &mut FirstPanic, only_marks: bool) -> bool {
+    /// Works until nobody has come by meanwhile.
+    fn take_turns(&self, panics: &mut FirstPanic, only_marks: bool) -> Turns {
         let mut seen = 1;
         loop {
             // A relay that goes while we are at it leaves all its work to us.
             let more = if only_marks && self.ring.is_alive() { self.mark_once(panics) } else { self.work_once(panics) };
             // AcqRel (pairs with the additions in `work` and `mark_now`): see there. Failure Acquire: we see what they came for.
             match self.turn.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return more,
+                Ok(_) => return Turns { more, was_joined: seen != 1 },
                 Err(now) => seen = now,
             }
         }
