@@ -469,8 +469,8 @@ impl<K, T> Pulse<K, T> {
     pub(crate) fn close(&self, panics: &mut FirstPanic) {
         self.ring.close();
         self.work(panics);
-        let bell = self.bell(Role::Main);
-        bell.take();
+        // The drop of the waker is user code, and must not keep another relay from taking over.
+        panics.run(|| self.bell(Role::Main).take());
         self.leave_role(Role::Main);
         let mut woken = Woken::default();
         self.bell(Role::Twin).ring(&mut woken);
@@ -480,7 +480,7 @@ impl<K, T> Pulse<K, T> {
 
     /// The twin goes: what it had begun is the main relay's.
     pub(crate) fn leave_twin(&self, panics: &mut FirstPanic) {
-        self.bell(Role::Twin).take();
+        panics.run(|| self.bell(Role::Twin).take());
         self.leave_role(Role::Twin);
         self.ring_main(panics);
     }
@@ -718,7 +718,7 @@ impl<K, T> Pulse<K, T> {
     pub(crate) fn remove_server(&self, server: &Arc<Server<K, T>>, panics: &mut FirstPanic) {
         self.servers.lock().retain(|other| !Arc::ptr_eq(other, server));
         server.list.lock().is_alive = false;
-        server.bell.take();
+        panics.run(|| server.bell.take());
         self.serve(server, usize::MAX, panics);
     }
 
