@@ -258,8 +258,8 @@ impl Waiters {
         }
         let bound = lanes & !THREADS;
         if bound != 0 {
-            // They stay told until their relay comes by, so that a publish that finds it overdue comes here.
-            // AcqRel (pairs with `begin_bound`): as `mention`.
+            // They stay told until they are woken, so that a publish that finds their relay overdue comes here.
+            // AcqRel (pairs with `begin_bound` and `wake_bound`): as `mention`.
             more.parked.fetch_or(bound, Ordering::AcqRel);
             word.say(Waiting::ASIDE);
         }
@@ -351,6 +351,8 @@ impl Waiters {
     pub(crate) fn wake_bound(&self, lane: u8, word: &Word, woken: &mut Woken) {
         if let Some(more) = self.more() {
             if let Some(bound) = more.lane(lane) {
+                // AcqRel (pairs with `mention`): as in `begin_bound`. Where its relay is gone nobody else takes it off.
+                more.parked.fetch_and(!bound_bit(lane), Ordering::AcqRel);
                 more.wake(&bound.slots, bound_bit(lane), word, usize::MAX, woken);
             }
         }
