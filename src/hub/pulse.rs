@@ -3,7 +3,8 @@
 //! What relays need of a hub lies here, apart from the rest: a relay must not keep its hub alive.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
     fmt,
     task::Waker,
     time::{Duration, Instant},
@@ -147,7 +148,8 @@ struct Work<K, T> {
 
 impl<K, T> Default for Work<K, T> {
     fn default() -> Self {
-        Self { sets: VecDeque::new(), run: VecDeque::new(), resting: Resting { order: VecDeque::new(), topics: HashMap::new() } }
+        let resting = Resting { order: VecDeque::new(), topics: HashMap::new(), awaited: BinaryHeap::new(), swept: None };
+        Self { sets: VecDeque::new(), run: VecDeque::new(), resting }
     }
 }
 
@@ -162,16 +164,28 @@ struct Run<K, T> {
 struct Resting<K, T> {
     /// By when they may be again, which is the order in which they came here. By address: nothing is read by it.
     order: VecDeque<(Instant, usize)>,
+    topics: HashMap<usize, Rest<K, T>>,
+    /// By when those may be that something waits for: not all are looked at for that.
+    awaited: BinaryHeap<Reverse<Instant>>,
+    /// The time that a sweep told while somebody worked, and had all else.
+    swept: Option<Instant>,
+}
+
+struct Rest<K, T> {
+    due: Instant,
     /// What waits for that.
-    topics: HashMap<usize, Option<Run<K, T>>>,
+    run: Option<Run<K, T>>,
 }
 
 impl<K, T> Resting<K, T> {
     /// Lets go what may be fanned out again at `now`; everything, without one.
     fn release(&mut self, now: Option<Instant>, run: &mut VecDeque<Run<K, T>>) {
         while self.order.front().is_some_and(|(due, _)| now.is_none_or(|now| *due <= now)) {
-            let Some((_, key)) = self.order.pop_front() else { return };
-            run.extend(self.topics.remove(&key).flatten());
+            let Some((_, key)) = self.order.pop_front() else { break };
+            run.extend(self.topics.remove(&key).and_then(|rest| rest.run));
+        }
+        while self.awaited.peek().is_some_and(|Reverse(due)| now.is_none_or(|now| *due <= now)) {
+            self.awaited.pop();
         }
     }
 }
@@ -527,9 +541,7 @@ impl<K, T> Pulse<K, T> {
     /// When a resting topic that somebody waits at may be fanned out again.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.interval?;
-        let work = self.work.lock();
-        let is_awaited = |key: &usize| work.resting.topics.get(key).is_some_and(Option::is_some);
-        work.resting.order.iter().find(|(_, key)| is_awaited(key)).map(|(due, _)| *due)
+        self.work.lock().resting.awaited.peek().map(|Reverse(due)| *due)
     }
 
     /// For who has no timer: lets topics go that may be fanned out again at `now`.
@@ -540,6 +552,7 @@ impl<K, T> Pulse<K, T> {
         let mut work = self.work.lock();
         let Work { run, resting, .. } = &mut *work;
         resting.release(Some(now), run);
+        resting.swept = resting.swept.max(Some(now));
         let is_due = !run.is_empty();
         drop(work);
         if is_due {
@@ -572,24 +585,31 @@ impl<K, T> Pulse<K, T> {
 
     /// The first step only. True: there is more to do, for the relay.
     fn mark_once(&self, panics: &mut FirstPanic) -> bool {
-        let mut work = std::mem::take(&mut *self.work.lock());
+        let mut work = Work::default();
         let mut dropped = Vec::new();
         self.mark(&mut work, &mut dropped);
-        let sets = std::mem::take(&mut work.sets);
-        let more = !work.run.is_empty();
-        self.put_back(work);
-        for waker in sets {
+        // What rests stays where the relay finds it, for its timer.
+        let mut left = self.work.lock();
+        left.run.append(&mut work.run);
+        let more = !left.run.is_empty();
+        let sets = std::mem::take(&mut left.sets);
+        drop(left);
+        for waker in sets.into_iter().chain(work.sets) {
             self.wake_sets(Few::of(waker), panics);
         }
         panics.run(|| drop(dropped));
         more
     }
 
-    fn put_back(&self, mut work: Work<K, T>) {
+    /// True: there is more to do.
+    fn put_back(&self, mut work: Work<K, T>) -> bool {
         let mut left = self.work.lock();
-        // A sweep may have come between.
-        work.run.append(&mut left.run);
+        // A sweep may have come between, which found nothing.
+        if let Some(now) = left.resting.swept {
+            work.resting.release(Some(now), &mut work.run);
+        }
         *left = work;
+        !left.run.is_empty() || !left.sets.is_empty()
     }
 
     /// True: there is more to do.
@@ -622,8 +642,7 @@ impl<K, T> Pulse<K, T> {
                 break;
             }
         }
-        let more = !work.run.is_empty() || !work.sets.is_empty();
-        self.put_back(work);
+        let more = self.put_back(work);
         self.note(passes, woken, panics);
         panics.run(|| drop(dropped));
         more
@@ -675,8 +694,9 @@ impl<K, T> Pulse<K, T> {
         let Run { topic, pass } = run;
         let word = &topic.chain.word;
         let key = Arc::as_ptr(&topic).addr();
-        if let Some(resting) = work.resting.topics.get_mut(&key).filter(|_| pass.is_none() && is_alive) {
-            *resting = Some(Run { topic, pass: None });
+        if let Some(rest) = work.resting.topics.get_mut(&key).filter(|_| pass.is_none() && is_alive) {
+            work.resting.awaited.push(Reverse(rest.due));
+            rest.run = Some(Run { topic, pass: None });
             return;
         }
         let mut pass = pass.unwrap_or_else(|| Pass::begin(word));
@@ -693,7 +713,7 @@ impl<K, T> Pulse<K, T> {
         if let Some(interval) = self.interval.filter(|_| is_alive) {
             if let Some(due) = Instant::now().checked_add(interval) {
                 work.resting.order.push_back((due, key));
-                work.resting.topics.insert(key, None);
+                work.resting.topics.insert(key, Rest { due, run: None });
             }
         }
         if again {
