@@ -18,7 +18,7 @@ use super::{
 use crate::{
     buffer::word::{State, Waiting},
     few::Few,
-    sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Padded, Tally},
+    sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Padded, Tally, unique_number},
     wake::{Bell, Counts, Pass, Pushed, Ring, Woken},
 };
 
@@ -103,7 +103,6 @@ pub(crate) struct Pulse<K, T> {
     roles: [AtomicU32; 2],
     /// Every relay, for those who are bound to one.
     servers: Mutex<Vec<Arc<Server<K, T>>>>,
-    next_server: Tally,
     /// The hub is shut down or gone: relays end.
     ended: AtomicU32,
     pub(crate) interval: Option<Duration>,
@@ -229,7 +228,6 @@ impl<K, T> Pulse<K, T> {
             bells: [Bell::new(), Bell::new()],
             roles: [AtomicU32::new(0), AtomicU32::new(0)],
             servers: Mutex::new(Vec::new()),
-            next_server: Tally::new(1),
             ended: AtomicU32::new(0),
             interval,
             overdue: (retain_events / 4).clamp(1, OVERDUE),
@@ -726,7 +724,8 @@ impl<K, T> Pulse<K, T> {
     /// A relay for whom readers can be bound to it.
     pub(crate) fn add_server(&self) -> Arc<Server<K, T>> {
         let server = Arc::new(Server {
-            id: self.next_server.add(1),
+            // Not the hub's own count: where a hub lay that is gone another one may lie.
+            id: unique_number(),
             bell: Bell::new(),
             list: Mutex::new(List { is_alive: false, bound: VecDeque::new() }),
         });
