@@ -626,7 +626,7 @@ impl<K, T> Pulse<K, T> {
             sets += 1;
             self.wake_sets(Few::of(waker), panics);
         }
-        let mut passes = 0;
+        let (mut looks, mut passes) = (0, 0);
         loop {
             let budget =
                 if is_alive { BATCH.saturating_sub(sets + usize::try_from(woken.wakes).unwrap_or(BATCH)) } else { usize::MAX };
@@ -634,9 +634,9 @@ impl<K, T> Pulse<K, T> {
                 break;
             }
             let Some(run) = work.run.pop_front() else { break };
-            passes += 1;
-            self.run(run, budget, is_alive, &mut work, &mut woken, &mut dropped);
-            if passes >= BATCH as u64 && is_alive {
+            looks += 1;
+            passes += u64::from(self.run(run, budget, is_alive, &mut work, &mut woken, &mut dropped));
+            if looks >= BATCH && is_alive {
                 break;
             }
         }
@@ -680,6 +680,7 @@ impl<K, T> Pulse<K, T> {
         work.sets.extend(sets.later);
     }
 
+    /// One part of a pass over a topic's tasks. True: it is through.
     fn run(
         &self,
         run: Run<K, T>,
@@ -688,14 +689,14 @@ impl<K, T> Pulse<K, T> {
         work: &mut Work<K, T>,
         woken: &mut Woken,
         dropped: &mut Vec<TopicArc<K, T>>,
-    ) {
+    ) -> bool {
         let Run { topic, pass } = run;
         let word = &topic.chain.word;
         let key = Arc::as_ptr(&topic).addr();
         if let Some(rest) = work.resting.topics.get_mut(&key).filter(|_| pass.is_none() && is_alive) {
             work.resting.awaited.push(Reverse(rest.due));
             rest.run = Some(Run { topic, pass: None });
-            return;
+            return false;
         }
         let mut pass = pass.unwrap_or_else(|| Pass::begin(word));
         topic.waiters.note_queued(pass.count());
@@ -705,7 +706,7 @@ impl<K, T> Pulse<K, T> {
         woken.add(own);
         if !is_through {
             work.run.push_back(Run { topic, pass: Some(pass) });
-            return;
+            return false;
         }
         let again = pass.end(word);
         if let Some(interval) = self.interval.filter(|_| is_alive) {
@@ -719,6 +720,7 @@ impl<K, T> Pulse<K, T> {
         } else {
             dropped.push(topic);
         }
+        true
     }
 
     /// A relay for whom readers can be bound to it.
@@ -745,14 +747,15 @@ impl<K, T> Pulse<K, T> {
     pub(crate) fn serve(&self, server: &Server<K, T>, budget: usize, panics: &mut FirstPanic) -> bool {
         let mut woken = Woken::default();
         let mut dropped = Vec::new();
-        let mut passes = 0;
+        let (mut looks, mut passes) = (0, 0);
         let more = loop {
             let left = budget.saturating_sub(usize::try_from(woken.wakes).unwrap_or(budget));
             let Some(BoundRun { topic, lane, pass }) = server.list.lock().bound.pop_front() else { break false };
             let mut pass = pass.unwrap_or_else(|| topic.waiters.begin_bound(lane, &topic.chain.word));
-            passes += 1;
+            looks += 1;
             let mut own = Woken::default();
             let is_through = topic.waiters.wake_some_bound(lane, &mut pass, left, &mut own);
+            passes += u64::from(is_through);
             self.count_woken(&topic, u64::from(is_through), &own);
             woken.add(own);
             if !is_through {
@@ -762,7 +765,7 @@ impl<K, T> Pulse<K, T> {
             } else {
                 dropped.push(topic);
             }
-            if usize::try_from(woken.wakes).unwrap_or(budget) >= budget || passes >= budget as u64 {
+            if usize::try_from(woken.wakes).unwrap_or(budget) >= budget || looks >= budget {
                 break !server.list.lock().bound.is_empty();
             }
         };

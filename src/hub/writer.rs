@@ -125,12 +125,13 @@ impl<K, T> After<K, T> {
                 Pushed::Gone => self.drain = true,
             }
         } else if before.is_relayed() && pulse.has_relay() {
-            let coalesced = &pulse.progress.coalesced;
-            coalesced.set(coalesced.get() + 1);
-            pulse.count(topic, |counts| &counts.coalesced);
             if pulse.is_overdue(topic.waiters.queued_for(before.count())) {
                 topic.waiters.note_queued(before.count());
                 push_once(&mut self.wake, topic);
+            } else {
+                let coalesced = &pulse.progress.coalesced;
+                coalesced.set(coalesced.get() + 1);
+                pulse.count(topic, |counts| &counts.coalesced);
             }
         } else if before.has(Waiting::TASKS) {
             push_once(&mut self.wake, topic);
