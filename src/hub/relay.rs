@@ -317,24 +317,33 @@ mod runtime {
 
     /// A timer of the runtime that polls the relay, if that has one.
     #[derive(Default)]
-    pub(super) struct Timer(Option<Pin<Box<tokio::time::Sleep>>>);
+    pub(super) struct Timer {
+        sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+        /// The runtime has none.
+        is_missing: bool,
+    }
 
     impl Timer {
         /// True: it is past `due`. False: it will wake the task then.
         pub(super) fn is_due(&mut self, due: Option<std::time::Instant>, cx: &mut Context<'_>) -> bool {
             let Some(due) = due else {
-                self.0 = None;
+                self.sleep = None;
                 return false;
             };
-            // A runtime without a timer panics here; there `Hub::sweep` tells the time.
+            // Another executor's task, or what a runtime without a timer polls: there `Hub::sweep` tells the time.
+            if self.is_missing || self.sleep.is_none() && Handle::try_current().is_err() {
+                return false;
+            }
+            // A runtime without a timer panics here, once.
             let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let due = tokio::time::Instant::from_std(due);
-                let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+                let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
                 if sleep.deadline() != due {
                     sleep.as_mut().reset(due);
                 }
                 sleep.as_mut().poll(cx)
             }));
+            self.is_missing = polled.is_err();
             matches!(polled, Ok(Poll::Ready(())))
         }
     }
