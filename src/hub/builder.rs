@@ -263,9 +263,10 @@ impl<K: Key, T: Send + Sync + 'static> Builder<K, T> {
     /// How long a key's readers are left in peace after a [`Relay`](crate::Relay) has woken them: events that come meanwhile share one
     /// wake. Default: not at all; zero is that, too. The first event after a pause is told at once.
     ///
-    /// It is the relay's: without one, or without a timer, publishers wake at once. The timer is tokio's, with the feature `tokio`, on a
-    /// runtime that has one; otherwise [`Hub::sweep`](crate::Hub::sweep) tells the time, and should be called about that often. Blocked
-    /// threads and sets are told at once in any case. So that nobody loses events by it, a key that gets 256 events meanwhile, or a quarter
+    /// It is the relay's: without one, publishers wake at once. The timer is tokio's, with the feature `tokio`, on a runtime that has
+    /// one; otherwise [`Hub::sweep`](crate::Hub::sweep) tells the time, and must be called about that often: without either, a wake comes when
+    /// the relay is next needed for something else. Blocked threads, sets, and readers that are bound to a relay
+    /// ([`Subscription::on`](crate::Subscription::on)) are told at once in any case. So that nobody loses events by it, a key that gets 256 events meanwhile, or a quarter
     /// of [`retain_events`](Self::retain_events) if that is less, is fanned out early.
     ///
     /// # Examples
