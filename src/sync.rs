@@ -14,11 +14,18 @@ pub(crate) use std::sync::Arc as PlainArc;
 /// Holds a value that is set at most once and is no part of any protocol.
 pub(crate) use std::sync::OnceLock as PlainOnce;
 
-/// A number that nobody else in the process was given.
-pub(crate) fn unique_number() -> u64 {
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-    // Relaxed: it is no part of any protocol.
-    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+pub(crate) use number::unique_number;
+/// Not modelled: it is no part of any protocol.
+mod number {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+
+    /// A number that nobody else in the process was given.
+    pub(crate) fn unique_number() -> u64 {
+        // Relaxed: whoever comes, each has his own.
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// A value on cache lines of its own: two, since processors fetch lines in pairs.
