@@ -161,9 +161,10 @@ struct Run<K, T> {
 
 /// Topics that were fanned out less than the interval ago.
 struct Resting<K, T> {
-    /// By when they may be again, which is the order in which they came here. By address: nothing is read by it.
-    order: VecDeque<(Instant, usize)>,
-    topics: HashMap<usize, Rest<K, T>>,
+    /// By when they may be again, which is the order in which they came here. By address: nothing is read by it; and by hash, since where a
+    /// topic lay that is gone one of another key may lie.
+    order: VecDeque<(Instant, (usize, u64))>,
+    topics: HashMap<(usize, u64), Rest<K, T>>,
     /// By when those may be that something waits for: not all are looked at for that.
     awaited: BinaryHeap<Reverse<Instant>>,
     /// The time that a sweep told while somebody worked, and had all else.
@@ -692,7 +693,7 @@ impl<K, T> Pulse<K, T> {
     ) -> bool {
         let Run { topic, pass } = run;
         let word = &topic.chain.word;
-        let key = Arc::as_ptr(&topic).addr();
+        let key = (Arc::as_ptr(&topic).addr(), topic.hash());
         if let Some(rest) = work.resting.topics.get_mut(&key).filter(|_| pass.is_none() && is_alive) {
             work.resting.awaited.push(Reverse(rest.due));
             rest.run = Some(Run { topic, pass: None });
