@@ -302,12 +302,24 @@ impl<K, T> Pulse<K, T> {
         let count = topic.chain.word.observe().count();
         let server = self.servers.lock().iter().find(|server| server.id == relay).cloned();
         let is_served = server.is_some_and(|server| match topic.waiters.queue_bound(lane, count) {
-            Ok(()) => server.push(topic, lane, woken),
+            Ok(()) => self.give_to(&server, topic, lane, woken),
             Err(since) => !self.is_overdue(count.saturating_sub(since)),
         });
         if !is_served {
             topic.waiters.wake_bound(lane, &topic.chain.word, woken);
         }
+    }
+
+    /// False: the relay was never polled, or is gone.
+    fn give_to(&self, server: &Server<K, T>, topic: &TopicArc<K, T>, lane: u8, woken: &mut Woken) -> bool {
+        let mut rung = Woken::default();
+        let is_taken = server.push(topic, lane, &mut rung);
+        // These are wakes of no reader.
+        self.tallies.relay_wakes.add(u64::from(rung.wakes > 0));
+        if let Some(panic) = rung.panic {
+            woken.panic.get_or_insert(panic);
+        }
+        is_taken
     }
 
     /// Marks the members of sets that wait for a topic, in the writer's exclusive section, before anything else is published and before the
