@@ -194,6 +194,8 @@ impl<K, T> Resting<K, T> {
 pub(crate) struct Server<K, T> {
     id: u64,
     pub(crate) bell: Bell,
+    /// That of a task beside the relay that does nothing: see `push`.
+    pub(crate) nudge: Bell,
     list: Mutex<List<K, T>>,
 }
 
@@ -742,6 +744,7 @@ impl<K, T> Pulse<K, T> {
             // Not the hub's own count: where a hub lay that is gone another one may lie.
             id: unique_number(),
             bell: Bell::new(),
+            nudge: Bell::new(),
             list: Mutex::new(List { is_alive: false, bound: VecDeque::new() }),
         });
         self.servers.lock().push(Arc::clone(&server));
@@ -753,6 +756,9 @@ impl<K, T> Pulse<K, T> {
         self.servers.lock().retain(|other| !Arc::ptr_eq(other, server));
         server.list.lock().is_alive = false;
         panics.run(|| server.bell.take());
+        let mut woken = Woken::default();
+        server.nudge.ring(&mut woken);
+        panics.note(woken.panic);
         self.serve(server, usize::MAX, panics);
     }
 
@@ -803,6 +809,11 @@ impl<K, T> Server<K, T> {
         self.list.lock().is_alive = true;
     }
 
+    #[cfg_attr(any(not(feature = "tokio"), keywake_loom), expect(dead_code, reason = "asked by what is spawned beside it"))]
+    pub(crate) fn is_alive(&self) -> bool {
+        self.list.lock().is_alive
+    }
+
     /// Takes on a bound lane, and wakes its relay. False: it was never polled, or is gone.
     fn push(&self, topic: &TopicArc<K, T>, lane: u8, woken: &mut Woken) -> bool {
         let run = BoundRun { topic: Arc::clone(topic), lane, pass: None };
@@ -817,6 +828,10 @@ impl<K, T> Server<K, T> {
         drop(list);
         if was_empty {
             self.bell.ring(woken);
+            // As for the twin, in `rouse`.
+            if super::relay::is_in_runtime() {
+                self.nudge.ring(woken);
+            }
         }
         true
     }

@@ -48,7 +48,8 @@ use crate::sync::Arc;
 /// # On tokio
 /// A publisher that is itself a task, and computes on after a publish, keeps what it woke last from running: tokio's workers do not
 /// steal from the slot of the task that runs next. With the feature `tokio` a relay that is polled on a runtime of several threads spawns a
-/// twin, so that the one of the two that was woken first is free to be stolen. Without the feature, spawn
+/// twin, so that the one of the two that was woken first is free to be stolen, and a task that does nothing, to the same end for those who
+/// are bound to it. Without the feature, spawn
 /// [`twin`](Self::twin) beside it.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Relay {
@@ -144,6 +145,7 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Serving<K, T> {
         if !self.is_alive {
             self.is_alive = true;
             self.server.come_alive();
+            spawn_nudge(&self.server);
         }
         if !self.is_main && self.pulse.take_role(Role::Main) {
             self.is_main = true;
@@ -281,6 +283,8 @@ mod runtime {
 
     pub(super) fn spawn_twin<K: Send + Sync + 'static, T: Send + Sync + 'static>(_: &Arc<Pulse<K, T>>) {}
 
+    pub(super) fn spawn_nudge<K: Send + Sync + 'static, T: Send + Sync + 'static>(_: &Arc<Server<K, T>>) {}
+
     /// Without a timer [`Hub::sweep`](crate::Hub::sweep) tells the time.
     #[derive(Default)]
     pub(super) struct Timer(());
@@ -312,6 +316,35 @@ mod runtime {
         let Ok(runtime) = Handle::try_current() else { return };
         if runtime.runtime_flavor() == RuntimeFlavor::MultiThread && pulse.take_role(Role::Twin) {
             drop(runtime.spawn(Twin { pulse: Arc::clone(pulse), is_at_work: true, ends_with_relay: true }));
+        }
+    }
+
+    /// Spawns what is woken after a relay that readers are bound to, so that no worker keeps the relay as what it runs next.
+    pub(super) fn spawn_nudge<K: Send + Sync + 'static, T: Send + Sync + 'static>(server: &Arc<Server<K, T>>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
+            drop(runtime.spawn(Nudge { server: Arc::clone(server) }));
+        }
+    }
+
+    /// Does nothing. It ends with its relay.
+    struct Nudge<K: Send + Sync + 'static, T: Send + Sync + 'static> {
+        server: Arc<Server<K, T>>,
+    }
+
+    impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Future for Nudge<K, T> {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            self.server.nudge.put(cx.waker());
+            // Asked when the waker lies ready: a relay that goes after this rings.
+            if self.server.is_alive() { Poll::Pending } else { Poll::Ready(()) }
+        }
+    }
+
+    impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Drop for Nudge<K, T> {
+        fn drop(&mut self) {
+            self.server.nudge.take();
         }
     }
 
@@ -350,7 +383,7 @@ mod runtime {
 }
 
 pub(crate) use runtime::is_in_runtime;
-use runtime::{Timer, spawn_twin};
+use runtime::{Timer, spawn_nudge, spawn_twin};
 
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

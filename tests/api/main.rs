@@ -8,6 +8,7 @@ mod positions;
 mod publish;
 mod receive;
 mod relay;
+mod relay_corners;
 mod retention;
 mod set;
 mod slow;
