@@ -809,7 +809,6 @@ impl<K, T> Server<K, T> {
         self.list.lock().is_alive = true;
     }
 
-    #[cfg_attr(any(not(feature = "tokio"), keywake_loom), expect(dead_code, reason = "asked by what is spawned beside it"))]
     pub(crate) fn is_alive(&self) -> bool {
         self.list.lock().is_alive
     }

@@ -154,7 +154,7 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Serving<K, T> {
         let mut again = false;
         if self.is_main {
             self.pulse.bell(Role::Main).put(waker);
-            spawn_twin(&self.pulse);
+            spawn_twin(&self.pulse, &self.server);
         }
         if self.pulse.has_ended() {
             return Some(Again::Never);
@@ -203,7 +203,7 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Future for Serving<K, T
 
 impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Serve for Serving<K, T> {
     fn twin(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(Twin { pulse: Arc::clone(&self.pulse), is_at_work: false, ends_with_relay: false })
+        Box::pin(Twin { pulse: Arc::clone(&self.pulse), is_at_work: false, relay: None })
     }
 }
 
@@ -224,8 +224,8 @@ struct Twin<K: Send + Sync + 'static, T: Send + Sync + 'static> {
     pulse: Arc<Pulse<K, T>>,
     /// It has the role.
     is_at_work: bool,
-    /// It was spawned by its relay.
-    ends_with_relay: bool,
+    /// The one by which it was spawned, and with which it ends: another one may be polled elsewhere, and needs a twin there.
+    relay: Option<Arc<Server<K, T>>>,
 }
 
 impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Future for Twin<K, T> {
@@ -237,7 +237,7 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Future for Twin<K, T> {
         }
         self.is_at_work = true;
         self.pulse.bell(Role::Twin).put(cx.waker());
-        if self.pulse.has_ended() || self.ends_with_relay && !self.pulse.is_open() {
+        if self.pulse.has_ended() || self.relay.as_ref().is_some_and(|relay| !relay.is_alive()) {
             return Poll::Ready(());
         }
         let mut panics = FirstPanic::default();
@@ -281,7 +281,7 @@ mod runtime {
         true
     }
 
-    pub(super) fn spawn_twin<K: Send + Sync + 'static, T: Send + Sync + 'static>(_: &Arc<Pulse<K, T>>) {}
+    pub(super) fn spawn_twin<K: Send + Sync + 'static, T: Send + Sync + 'static>(_: &Arc<Pulse<K, T>>, _: &Arc<Server<K, T>>) {}
 
     pub(super) fn spawn_nudge<K: Send + Sync + 'static, T: Send + Sync + 'static>(_: &Arc<Server<K, T>>) {}
 
@@ -309,13 +309,17 @@ mod runtime {
     }
 
     /// Spawns the twin, where there are several workers and it is not there.
-    pub(super) fn spawn_twin<K: Send + Sync + 'static, T: Send + Sync + 'static>(pulse: &Arc<Pulse<K, T>>) {
+    pub(super) fn spawn_twin<K: Send + Sync + 'static, T: Send + Sync + 'static>(
+        pulse: &Arc<Pulse<K, T>>,
+        server: &Arc<Server<K, T>>,
+    ) {
         if !pulse.lacks_twin() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
         if runtime.runtime_flavor() == RuntimeFlavor::MultiThread && pulse.take_role(Role::Twin) {
-            drop(runtime.spawn(Twin { pulse: Arc::clone(pulse), is_at_work: true, ends_with_relay: true }));
+            let relay = Some(Arc::clone(server));
+            drop(runtime.spawn(Twin { pulse: Arc::clone(pulse), is_at_work: true, relay }));
         }
     }
 

@@ -436,3 +436,161 @@ fn relays_that_come_and_go_among_sets_and_threads_lose_no_wake() {
     drop(publisher);
     runtime.block_on(churn).expect("it does not panic");
 }
+
+/// A relay that another thread may drop, and whoever polls it.
+type Shelf = Arc<Mutex<Option<Pin<Box<Relay>>>>>;
+
+async fn poll_on_shelf(shelf: Shelf) {
+    std::future::poll_fn(|cx| match &mut *shelf.lock().expect("it is not poisoned") {
+        Some(relay) => relay.as_mut().poll(cx),
+        None => Poll::Ready(()),
+    })
+    .await;
+}
+
+#[test]
+fn relay_that_takes_over_has_a_twin_of_its_own() {
+    let multi = |workers, name| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(workers).thread_name(name).enable_all().build().expect("a runtime")
+    };
+    let (old, new) = (multi(1, "old"), multi(1, "new"));
+    let (mut publisher, hub) = keywake::hub::<String, u64>();
+    let shelf: Shelf = Arc::new(Mutex::new(Some(Box::pin(hub.relay()))));
+    drop(old.spawn(poll_on_shelf(Arc::clone(&shelf))));
+    thread::sleep(Duration::from_millis(30));
+    drop(new.spawn(hub.relay()));
+    thread::sleep(Duration::from_millis(30));
+    // The worker of the first one's twin is busy until the other one is at work.
+    let (free, busy) = std::sync::mpsc::channel::<()>();
+    drop(old.spawn(async move { busy.recv() }));
+    thread::sleep(Duration::from_millis(30));
+    let relay = shelf.lock().expect("it is not poisoned").take();
+    drop(relay);
+    thread::sleep(Duration::from_millis(30));
+    drop(free);
+    thread::sleep(Duration::from_millis(30));
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let noting = {
+        let names = Arc::clone(&names);
+        doing(move || names.lock().expect("it is not poisoned").push(thread::current().name().map(str::to_owned)))
+    };
+    for event in 0..20 {
+        let mut reader = hub.subscribe("key");
+        assert!(reader.poll_recv(&mut Context::from_waker(&noting)).is_pending());
+        publisher = new
+            .block_on(new.spawn(async move {
+                publisher.publish("key", event);
+                publisher
+            }))
+            .expect("it does not panic");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let names = std::mem::take(&mut *names.lock().expect("it is not poisoned"));
+    assert_eq!(names.len(), 20);
+    assert!(names.iter().all(|name| name.as_deref() == Some("new")), "{names:?}");
+}
+
+fn rest_in(runtime: &tokio::runtime::Runtime, rounds: u64) {
+    let interval = Duration::from_millis(3);
+    let (publisher, hub) = Builder::<String, u64>::new().min_fanout_interval(interval).retain_events(1 << 16).build();
+    let publisher = publisher.shared();
+    drop(runtime.spawn(hub.relay()));
+    let (tell, told) = std::sync::mpsc::channel();
+    let keys = ["a", "b", "c", "d"];
+    for number in 0..16 {
+        let mut reader = hub.subscribe(keys[number % 4]);
+        let tell = tell.clone();
+        drop(runtime.spawn(async move {
+            while let Ok(Received::Event(event)) = reader.recv().await {
+                if *event == 0 {
+                    let _ = tell.send(());
+                }
+            }
+        }));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    // Sets, which do the relay's first step for it all the time.
+    let helpers = [0, 1].map(|_| {
+        let (mut set, stop) = (hub.subscribe_set(), Arc::clone(&stop));
+        keys.iter().for_each(|key| assert!(set.add(*key)));
+        thread::spawn(move || {
+            while !stop.load(Ordering::SeqCst) {
+                drop(set.try_recv());
+                drop(set.recv_timeout(Duration::from_micros(50)));
+            }
+        })
+    });
+    for round in 0..rounds {
+        for event in (0..20).rev() {
+            for key in keys {
+                publisher.publish(key, event);
+            }
+            if event % 4 == round % 4 {
+                thread::sleep(Duration::from_micros(300));
+            }
+        }
+        for _ in 0..16 {
+            told.recv_timeout(Duration::from_secs(10)).expect("no wake is lost");
+        }
+    }
+    stop.store(true, Ordering::SeqCst);
+    for helper in helpers {
+        helper.join().expect("it does not panic");
+    }
+    assert_eq!(hub.stats().empty_wakes, 0);
+}
+
+#[test]
+fn what_rests_is_told_in_time_whoever_helps() {
+    for workers in [1, 2] {
+        rest_in(
+            &tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("a runtime"),
+            50,
+        );
+    }
+}
+
+#[test]
+fn threads_that_time_out_swallow_no_wake() {
+    let (mut publisher, hub) = Builder::<String, u64>::new().retain_events(1 << 16).build();
+    let relay = Hand::of(&hub);
+    let handle = relay.relay.handle();
+    let (tell, told) = std::sync::mpsc::channel();
+    for number in 0..120_u64 {
+        let mut reader = hub.subscribe("key");
+        if number % 3 == 0 {
+            reader = reader.on(&handle);
+        }
+        let tell = tell.clone();
+        drop(thread::spawn(move || {
+            loop {
+                let got = if number % 2 == 0 {
+                    reader.recv_blocking().map_err(|_| ())
+                } else {
+                    match reader.recv_timeout(Duration::from_micros(200 + number * 37)) {
+                        Ok(got) => Ok(got),
+                        Err(keywake::RecvTimeoutError::Timeout) => continue,
+                        Err(_) => Err(()),
+                    }
+                };
+                match got {
+                    Ok(Received::Event(event)) if *event == 0 => {
+                        let _ = tell.send(());
+                    }
+                    Ok(_) => {}
+                    Err(()) => return,
+                }
+            }
+        }));
+    }
+    for round in 0..50 {
+        for event in (0..3).rev() {
+            publisher.publish("key", event);
+        }
+        for _ in 0..120 {
+            told.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("a wake is lost in round {round}"));
+        }
+    }
+    assert_eq!(hub.stats().empty_wakes, 0);
+}
