@@ -3,6 +3,7 @@
 //! * [`Case`]: settings and a list of [`Op`]s, made from any bytes by `Arbitrary`.
 //! * [`run`]: carries a case out on a real hub and on the model side by side, and panics at the first difference.
 //! * [`check_pattern`]: the same for patterns.
+//! * [`SetCase`], [`run_sets`]: sets, with a model of their own.
 //! * [`check_position`]: the same for the text form of positions.
 //!
 //! The model knows nothing of blocks, slots or stripes. It keeps every event ever published and, per reader, how far
@@ -17,6 +18,7 @@ mod position;
 mod reader;
 mod replay;
 mod run;
+mod set;
 mod writer;
 
 pub use case::{Case, Form, Numbering, Op, Settings, StartAt, Way};
@@ -24,3 +26,4 @@ pub use pattern::{PatternCase, check_pattern};
 pub use position::check_position;
 pub use replay::replay;
 pub use run::run;
+pub use set::{SetCase, run_sets};

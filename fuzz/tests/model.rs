@@ -1,7 +1,7 @@
 //! The model of `src/` as property tests, with the stable toolchain: what libFuzzer finds by coverage, these find by
 //! chance, in every `cargo test`.
 
-use keywake_fuzz::{Case, Numbering, PatternCase, check_pattern, check_position, run};
+use keywake_fuzz::{Case, Numbering, PatternCase, SetCase, check_pattern, check_position, run, run_sets};
 use proptest::{
     collection::vec,
     prelude::{ProptestConfig, Strategy, any},
@@ -40,6 +40,11 @@ proptest! {
     #[test]
     fn any_text_is_a_pattern_or_a_typed_error(text in any::<String>(), separator in any::<char>(), key in any::<String>()) {
         check_pattern(&PatternCase { text, separator, key });
+    }
+
+    #[test]
+    fn sets_do_what_the_model_says(case in vec(any::<u8>(), 16..900).prop_map(|bytes| SetCase::from_bytes(&bytes))) {
+        run_sets(&case);
     }
 
     #[test]

@@ -157,6 +157,11 @@ impl<H: Home<T>, T> Reader<H, T> {
         self.seq
     }
 
+    /// Nothing from `next` on is at or below this seq.
+    pub(crate) fn know(&mut self, seq: u64) {
+        self.seq = self.seq.max(seq);
+    }
+
     /// Whether it holds a block.
     pub(crate) fn has_block(&self) -> bool {
         self.block.is_some()

@@ -216,6 +216,41 @@ fn a_loss_comes_with_its_key_where_it_begins() {
 }
 
 #[test]
+fn a_loss_that_is_found_late_does_not_take_the_position_back() {
+    let (mut publisher, hub) = Builder::<String, u64>::new().retain_events(4).build();
+    let mut set = set_of(&hub, &["a", "b"]);
+    publisher.publish("b", 1);
+    publisher.publish("b", 2);
+    assert!(set.try_recv().is_ok());
+    for n in 0..100 {
+        publisher.publish("a", n);
+    }
+    assert!(set.try_recv().is_ok());
+    assert_eq!(set.position().seq(), 2);
+    let (_, Received::Gap(gap)) = set.try_recv().expect("a gap") else { panic!("a gap") };
+    assert_eq!(gap.from, 2, "a had nothing before");
+    assert!(set.position().seq() >= 2);
+}
+
+#[test]
+fn a_key_added_from_now_on_does_not_take_the_position_back() {
+    let (mut publisher, hub) = Builder::<String, u64>::new().retain_events(4).build();
+    let mut set = set_of(&hub, &["a"]);
+    for n in 0..10 {
+        publisher.publish("a", n);
+        assert!(set.try_recv().is_ok());
+    }
+    // Its key has had no event yet.
+    assert!(set.add("b"));
+    for n in 0..100 {
+        publisher.publish("b", n);
+    }
+    assert_eq!(set.position().seq(), 10);
+    let (_, Received::Gap(gap)) = set.try_recv().expect("a gap") else { panic!("a gap") };
+    assert_eq!(gap.from, 10);
+}
+
+#[test]
 fn a_resume_after_a_topic_went_tells_the_loss_of_that_key_only() {
     let (mut publisher, hub) = hub::<String, u64>();
     let set = set_of(&hub, &["a", "b"]);

@@ -135,12 +135,22 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
                     if entry.is_quiet() {
                         at += 1;
                     } else {
+                        self.wake_up(index);
                         self.go_on_awake(at, index);
                     }
                 }
                 // It was removed, and perhaps another one has its place.
                 _ => drop(self.awake.swap_remove(at)),
             }
+        }
+    }
+
+    /// A key that was read to the end has something. It is known that it had nothing up to `known`, and so a loss begins no earlier, or it
+    /// would take the position back.
+    fn wake_up(&mut self, index: u32) {
+        let known = self.known;
+        if let Some(entry) = self.entry_mut(index) {
+            entry.reader_mut().know(known);
         }
     }
 
@@ -165,7 +175,10 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
                     self.awake.swap_remove(at);
                     self.keep_warm(index);
                 }
-                Parking::Came => self.go_on_awake(at, index),
+                Parking::Came => {
+                    self.wake_up(index);
+                    self.go_on_awake(at, index);
+                }
                 Parking::Marked => at += 1,
                 Parking::Busy => {
                     all_told = false;
@@ -224,6 +237,16 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     /// Whether this stands for something that is ready, and not for what was removed since.
     fn is_ready(&self, what: Ready) -> bool {
         self.entry(what.index).is_some_and(|entry| entry.phase() == Phase::Ready && entry.ready(what.index) == what)
+    }
+
+    /// What comes next, but for keys that are to be told first that they came from elsewhere.
+    pub(super) fn first_numbered(&self) -> Option<Ready> {
+        let first = self.order.peek().map(|Reverse(next)| *next);
+        if self.foreign.is_none() {
+            return first;
+        }
+        // Rare, and soon over.
+        self.order.iter().map(|Reverse(next)| *next).filter(|next| next.rank > 0 && self.is_ready(*next)).min()
     }
 
     /// What stands first is ready.

@@ -40,7 +40,7 @@ use super::{
     shared::{AsKey, Borrowed, FirstPanic, Owned},
 };
 use crate::{
-    CloseReason, Closed, Key, Position, Received, ReceivedRef, RecvTimeoutError, TryRecvError,
+    CloseReason, Closed, GapCause, Key, Position, Received, ReceivedRef, RecvTimeoutError, TryRecvError,
     sync::{Arc, PlainArc},
     wake::{Core, Member},
 };
@@ -272,7 +272,17 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         }
         // User code, so before anything is changed.
         let own = PlainArc::new(key.to_key());
-        let (opened, later) = self.hub.open(key, hash, start);
+        // First: what is published later is above it.
+        let here = self.reached();
+        let (mut opened, later) = self.hub.open(key, hash, start);
+        let ahead = opened.gap.as_mut().map(|untold| &mut untold.gap).filter(|gap| gap.cause == GapCause::Ahead);
+        if start == Start::Next || ahead.is_some() {
+            // It begins at now: the key's last event may lie far back, and the position is not to go back to that.
+            opened.reader.know(here);
+        }
+        if let Some(gap) = ahead {
+            (gap.from, gap.to) = (opened.reader.seq(), opened.reader.seq());
+        }
         let mut panics = FirstPanic::default();
         panics.run(|| self.insert(own, hash, opened));
         self.hub.shared.settle_quietly(later, &mut panics);
@@ -422,22 +432,25 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     /// ```
     #[must_use]
     pub fn position(&self) -> Position {
-        if let Some((came, _)) = self.foreign {
-            return came;
-        }
+        let here = || Position::new(self.hub.shared.config.epoch, self.reached());
+        self.foreign.map_or_else(here, |(came, _)| came)
+    }
+
+    /// The same, but for where keys came from.
+    fn reached(&self) -> u64 {
         let shared = &self.hub.shared;
         // First: what is appended later than this may be unread, and is not covered.
         let now = shared.pulse.watermark(shared.pulse.progress.completed().max(self.seen), self.known);
         let is_quiet = |entry: &Entry<K, T>| entry.phase() != Phase::Awake || entry.is_quiet();
         let all_quiet = !self.core.has_marked() && self.awake.iter().all(|index| self.entry(*index).is_none_or(is_quiet));
         let mut seq = if all_quiet { now } else { self.known };
-        if let Some(Reverse(next)) = self.order.peek() {
-            seq = seq.min(next.rank.saturating_sub(1));
+        if let Some(next) = self.first_numbered() {
+            seq = seq.min(next.rank - 1);
         }
         if let Some(current) = self.current.and_then(|index| self.entry(index)).filter(|entry| !entry.is_quiet()) {
             seq = seq.min(current.seq());
         }
-        Position::new(shared.config.epoch, seq.min(self.over.unwrap_or(u64::MAX)))
+        seq.min(self.over.unwrap_or(u64::MAX))
     }
 
     /// How many retained events of its keys this set has not received. Looks at every key.

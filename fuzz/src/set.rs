@@ -1,0 +1,763 @@
+//! Sets against a plain model: what is owed to each key of each set, and what a set's one position promises.
+//!
+//! The model knows every event ever published and, for each key of each set, from where it is owed; it demands that what is delivered is
+//! in order, not delivered twice and not made up, that what is not delivered is told as lost or still to come, and that at no time the
+//! position passes something that is still to come.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::Future,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use keywake::{
+    Builder, CloseReason, Gap, GapCause, Hub, Position, Publisher, Received, ReceivedRef, Relay, SourcePublisher, Start,
+    SubscriptionSet, TryRecvError,
+};
+
+const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const EPOCH: u64 = 1;
+/// More steps than this find nothing more.
+const MAX_OPS: usize = 300;
+
+/// The settings of the hub of a case.
+#[derive(Clone, Debug)]
+struct Settings {
+    retain_events: usize,
+    retain_unread: bool,
+    keep_idle: bool,
+    max_topics: Option<usize>,
+    is_source: bool,
+    start_seq: u64,
+}
+
+/// Where a key begins in a set.
+#[derive(Clone, Copy, Debug)]
+enum StartAt {
+    Ahead(u8),
+    Back(u8),
+    Foreign,
+    Latest,
+    Next,
+    Oldest,
+    /// Where the set stands.
+    Here,
+}
+
+/// How a set reads.
+#[derive(Clone, Copy, Debug, Arbitrary)]
+enum Way {
+    Lent,
+    Many,
+    Owned,
+    Parking,
+    Recv,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Add(u8, u8, StartAt),
+    /// A bookmark (source).
+    Advance(u8),
+    Close(u8),
+    DropPublisher,
+    DropSet(u8),
+    /// So many numbers are lost (source).
+    Lost(u8),
+    NewSet,
+    Publish(u8, u8),
+    PublishBatch(u8, u8),
+    /// A reader of a key alone: comes, or goes.
+    Reader(u8),
+    Receive(u8, u8, Way),
+    /// The relay comes, is polled, or goes.
+    Relay(u8),
+    Remove(u8, u8),
+    /// A set is dropped, and all its keys come back with its position.
+    Resume(u8),
+    Shutdown,
+}
+
+/// Settings and steps.
+#[derive(Clone)]
+pub struct SetCase {
+    settings: Settings,
+    ops: Vec<Op>,
+}
+
+impl SetCase {
+    /// The case that these bytes say; every sequence of bytes says one.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut u = Unstructured::new(bytes);
+        let settings = Settings::arbitrary(&mut u).unwrap_or(Settings {
+            retain_events: 4,
+            retain_unread: false,
+            keep_idle: false,
+            max_topics: None,
+            is_source: false,
+            start_seq: 0,
+        });
+        let mut ops = Vec::new();
+        while !u.is_empty() && ops.len() < MAX_OPS {
+            match Op::arbitrary(&mut u) {
+                Ok(op) => ops.push(op),
+                Err(_) => break,
+            }
+        }
+        Self { settings, ops }
+    }
+}
+
+/// A step a line, as one reads it.
+impl fmt::Debug for SetCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.settings)?;
+        self.ops.iter().try_for_each(|op| write!(f, "\n    {op:?}"))
+    }
+}
+
+fn one_in(u: &mut Unstructured<'_>, n: u8) -> Result<bool> {
+    Ok(u.int_in_range(0..=n - 1)? == n - 1)
+}
+
+impl<'a> Arbitrary<'a> for Settings {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        Ok(Self {
+            retain_events: if one_in(u, 2)? { u.int_in_range(1..=8)? } else { 1_000 },
+            retain_unread: one_in(u, 3)?,
+            keep_idle: one_in(u, 3)?,
+            max_topics: if one_in(u, 5)? { Some(u.int_in_range(0..=4)?) } else { None },
+            is_source: one_in(u, 3)?,
+            start_seq: if one_in(u, 3)? { u.int_in_range(0..=50)? } else { 0 },
+        })
+    }
+}
+
+impl<'a> Arbitrary<'a> for StartAt {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        Ok(match u.int_in_range(0..=15_u8)? {
+            0..=5 => Self::Next,
+            6..=7 => Self::Oldest,
+            8 => Self::Latest,
+            9 => Self::Ahead(u.int_in_range(1..=20)?),
+            10..=12 => Self::Back(u.int_in_range(0..=60)?),
+            13 => Self::Foreign,
+            _ => Self::Here,
+        })
+    }
+}
+
+impl<'a> Arbitrary<'a> for Op {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        let kind = u.int_in_range(0..=127_u8)?;
+        let key = u.int_in_range(0..=4_u8)?;
+        let set = u.int_in_range(0..=3_u8)?;
+        Ok(match kind {
+            0..=29 => Self::Publish(key, u.int_in_range(1..=6)?),
+            30..=37 => Self::PublishBatch(u.arbitrary()?, u.int_in_range(1..=20)?),
+            38..=42 => Self::NewSet,
+            43..=62 => Self::Add(set, key, u.arbitrary()?),
+            63..=92 => Self::Receive(set, u.int_in_range(1..=20)?, u.arbitrary()?),
+            93..=98 => Self::Remove(set, key),
+            99..=101 => Self::DropSet(set),
+            102..=106 => Self::Resume(set),
+            107..=110 => Self::Close(key),
+            111..=115 => Self::Relay(u.int_in_range(0..=5)?),
+            116..=118 => Self::Reader(key),
+            119..=120 => Self::Advance(u.int_in_range(0..=10)?),
+            121..=122 => Self::Lost(u.int_in_range(1..=10)?),
+            123 if one_in(u, 4)? => Self::Shutdown,
+            124 if one_in(u, 4)? => Self::DropPublisher,
+            _ => Self::Publish(key, 1),
+        })
+    }
+}
+
+/// Who publishes.
+enum Ends {
+    Own(Publisher<String, u64>),
+    Source(SourcePublisher<String, u64>),
+}
+
+/// A waker that counts.
+#[derive(Default)]
+struct Rings(AtomicUsize);
+
+impl Wake for Rings {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What a set owes for one of its keys.
+#[derive(Debug)]
+struct Owed {
+    /// Events of the key after this are owed.
+    from: u64,
+    /// Up to this; `None`: for ever.
+    until: Option<u64>,
+    /// Nothing up to here is to come (any more).
+    at: u64,
+    delivered: BTreeSet<u64>,
+    lost: Vec<(u64, u64)>,
+    /// It is to be told first that it came from elsewhere.
+    foreign: Option<GapCause>,
+    /// It may be told that there are too many topics.
+    may_be_refused: bool,
+    is_closed: bool,
+}
+
+impl Owed {
+    fn is_told(&self, seq: u64) -> bool {
+        self.delivered.contains(&seq) || self.lost.iter().any(|(from, to)| *from < seq && seq <= *to)
+    }
+}
+
+/// A set, and what the model knows of it.
+struct Reading {
+    set: SubscriptionSet<String, u64>,
+    owed: BTreeMap<&'static str, Owed>,
+    /// The seq of the last event, since the position was last taken back.
+    last: u64,
+    rings: Arc<Rings>,
+    /// The rings when it fell asleep.
+    asleep_at: Option<usize>,
+    has_ended: bool,
+}
+
+/// The hub and the model side by side.
+struct World {
+    hub: Hub<String, u64>,
+    ends: Option<Ends>,
+    /// The events by their seqs: their keys.
+    log: BTreeMap<u64, &'static str>,
+    /// What the source lost.
+    lost: Vec<(u64, u64)>,
+    seq: u64,
+    sets: Vec<Reading>,
+    readers: BTreeMap<&'static str, keywake::Subscription<String, u64>>,
+    relay: Option<(Pin<Box<Relay>>, Arc<Rings>, usize)>,
+    settings: Settings,
+    is_shut_down: bool,
+}
+
+fn key_of(key: u8) -> &'static str {
+    KEYS[usize::from(key) % KEYS.len()]
+}
+
+/// Carries a case out on both, and panics at the first difference.
+///
+/// # Panics
+/// See above.
+pub fn run_sets(case: &SetCase) {
+    let Settings { retain_events, retain_unread, keep_idle, max_topics, is_source, start_seq } = case.settings.clone();
+    let mut builder = Builder::<String, u64>::new().epoch(EPOCH).retain_events(retain_events).retain_unread(retain_unread);
+    builder = builder.start_seq(start_seq);
+    if keep_idle {
+        builder = builder.keep_idle(std::time::Duration::from_secs(3_600));
+    }
+    if let Some(max_topics) = max_topics {
+        builder = builder.max_topics(max_topics);
+    }
+    let (ends, hub) = if is_source {
+        let (publisher, hub) = builder.build_from_source();
+        (Ends::Source(publisher), hub)
+    } else {
+        let (publisher, hub) = builder.build();
+        (Ends::Own(publisher), hub)
+    };
+    let mut world = World {
+        hub,
+        ends: Some(ends),
+        log: BTreeMap::new(),
+        lost: Vec::new(),
+        seq: start_seq,
+        sets: Vec::new(),
+        readers: BTreeMap::new(),
+        relay: None,
+        settings: case.settings.clone(),
+        is_shut_down: false,
+    };
+    for op in &case.ops {
+        world.step(*op);
+        world.check_positions();
+    }
+    world.finish();
+}
+
+impl World {
+    fn step(&mut self, op: Op) {
+        match op {
+            Op::Add(set, key, start) => self.add(set, key_of(key), start),
+            Op::Advance(by) => {
+                if let Some(Ends::Source(publisher)) = &mut self.ends {
+                    if by > 0 && publisher.advance_to(self.seq + u64::from(by)).is_ok() {
+                        self.seq += u64::from(by);
+                    }
+                }
+            }
+            Op::Close(key) => self.close(key_of(key)),
+            Op::DropPublisher => {
+                if self.ends.take().is_some() {
+                    self.shut_down();
+                }
+            }
+            Op::DropSet(set) => {
+                if let Some(index) = self.index(set) {
+                    self.sets.remove(index);
+                }
+            }
+            Op::Lost(number) => self.lose(number),
+            Op::NewSet => self.new_set(),
+            Op::Publish(key, number) => (0..number).for_each(|_| self.publish(key_of(key))),
+            Op::PublishBatch(seed, number) => self.publish_batch(seed, number),
+            Op::Reader(key) => {
+                let key = key_of(key);
+                if self.readers.remove(key).is_none() {
+                    self.readers.insert(key, self.hub.subscribe(key));
+                }
+            }
+            Op::Receive(set, number, way) => self.receive(set, number, way),
+            Op::Relay(what) => self.relay(what),
+            Op::Remove(set, key) => {
+                if let Some(index) = self.index(set) {
+                    let reading = &mut self.sets[index];
+                    assert_eq!(reading.set.remove(key_of(key)), reading.owed.remove(key_of(key)).is_some());
+                    assert_eq!(reading.set.len(), reading.owed.len());
+                }
+            }
+            Op::Resume(set) => self.resume(set),
+            Op::Shutdown => {
+                self.hub.shutdown(CloseReason::Shutdown);
+                self.shut_down();
+            }
+        }
+    }
+
+    fn index(&self, set: u8) -> Option<usize> {
+        (!self.sets.is_empty()).then(|| usize::from(set) % self.sets.len())
+    }
+
+    fn new_set(&mut self) {
+        if self.sets.len() < 4 {
+            self.sets.push(Reading {
+                set: self.hub.subscribe_set(),
+                owed: BTreeMap::new(),
+                last: 0,
+                rings: Arc::default(),
+                asleep_at: None,
+                has_ended: false,
+            });
+        }
+    }
+
+    fn add(&mut self, set: u8, key: &'static str, start: StartAt) {
+        let Some(index) = self.index(set) else { return };
+        let here = self.sets[index].set.position();
+        let now = self.seq;
+        let position = |seq| Start::After(Position::new(EPOCH, seq));
+        let start = match start {
+            StartAt::Ahead(by) => position(now + u64::from(by)),
+            StartAt::Back(by) => position(now.saturating_sub(u64::from(by))),
+            StartAt::Foreign => Start::After(Position::new(EPOCH + 1, 7)),
+            StartAt::Here => Start::After(here),
+            StartAt::Latest => Start::Latest,
+            StartAt::Next => Start::Next,
+            StartAt::Oldest => Start::Oldest,
+        };
+        self.add_at(index, key, start);
+    }
+
+    fn add_at(&mut self, index: usize, key: &'static str, start: Start) {
+        let now = self.seq;
+        let may_be_refused = self.settings.max_topics.is_some();
+        let reading = &mut self.sets[index];
+        let before = reading.set.position();
+        let is_new = reading.set.add_from(key, start);
+        assert!(start != Start::Next || reading.set.position() >= before, "{before}, then {}", reading.set.position());
+        assert_eq!(is_new, !reading.owed.contains_key(key));
+        assert!(reading.set.contains(key));
+        if !is_new {
+            return;
+        }
+        let (from, not_before, foreign) = match start {
+            Start::After(position) if position.epoch() != EPOCH => (now, 0, Some(GapCause::OtherEpoch)),
+            Start::After(position) if !self.settings.is_source && position.seq() > now => (now, now, Some(GapCause::Ahead)),
+            Start::After(position) => (position.seq(), position.seq(), None),
+            Start::Latest | Start::Oldest => (now, 0, None),
+            Start::Next => (now, now, None),
+        };
+        // Over before it began: nothing is told then.
+        let until = self.is_shut_down.then_some(0);
+        reading.owed.insert(
+            key,
+            Owed {
+                from,
+                until,
+                at: not_before,
+                delivered: BTreeSet::new(),
+                lost: Vec::new(),
+                foreign,
+                may_be_refused,
+                is_closed: false,
+            },
+        );
+        reading.last = reading.last.min(not_before);
+        // It was told by its owner, who asks again.
+        reading.asleep_at = None;
+        assert_eq!(reading.set.len(), reading.owed.len());
+    }
+
+    fn publish(&mut self, key: &'static str) {
+        let seq = self.seq + 1;
+        match &mut self.ends {
+            None => return,
+            Some(Ends::Own(publisher)) => assert_eq!(publisher.publish(key, seq).seq, seq),
+            Some(Ends::Source(publisher)) => assert_eq!(publisher.publish_at(seq, key, seq).map(|published| published.seq), Ok(seq)),
+        }
+        self.note(key);
+    }
+
+    fn publish_batch(&mut self, seed: u8, number: u8) {
+        let keys: Vec<_> = (0..number).map(|n| key_of(seed.wrapping_mul(7).wrapping_add(n.wrapping_mul(n)))).collect();
+        if let Some(Ends::Own(publisher)) = &mut self.ends {
+            publisher.publish_batch(keys.iter().zip(self.seq + 1..).map(|(key, seq)| ((*key).to_owned(), seq)));
+            keys.iter().for_each(|key| self.note(key));
+        } else {
+            keys.iter().for_each(|key| self.publish(key));
+        }
+    }
+
+    fn note(&mut self, key: &'static str) {
+        self.seq += 1;
+        if !self.is_shut_down {
+            self.log.insert(self.seq, key);
+        }
+    }
+
+    fn lose(&mut self, number: u8) {
+        if let Some(Ends::Source(publisher)) = &mut self.ends {
+            let (first, last) = (self.seq + 1, self.seq + u64::from(number));
+            assert_eq!(publisher.lost(first..=last, GapCause::Source), Ok(()));
+            self.seq = last;
+            if !self.is_shut_down {
+                self.lost.push((first, last));
+            }
+        }
+    }
+
+    fn close(&mut self, key: &'static str) {
+        let was_there = self.hub.close(key, CloseReason::KeyClosed);
+        self.readers.remove(key);
+        for owed in self.sets.iter_mut().filter_map(|reading| reading.owed.get_mut(key)) {
+            if was_there && !owed.is_closed && owed.until.is_none() {
+                owed.until = Some(self.seq);
+                owed.is_closed = true;
+            }
+        }
+    }
+
+    fn shut_down(&mut self) {
+        if !std::mem::replace(&mut self.is_shut_down, true) {
+            for owed in self.sets.iter_mut().flat_map(|reading| reading.owed.values_mut()) {
+                owed.until.get_or_insert(self.seq);
+            }
+        }
+    }
+
+    fn relay(&mut self, what: u8) {
+        if self.relay.is_none() {
+            self.relay = Some((Box::pin(self.hub.relay()), Arc::default(), 0));
+        }
+        if what == 0 {
+            self.relay = None;
+        } else {
+            self.poll_relay();
+        }
+    }
+
+    fn poll_relay(&mut self) {
+        let Some((relay, rings, seen)) = &mut self.relay else { return };
+        for _ in 0..100 {
+            *seen = rings.0.load(Ordering::SeqCst);
+            let waker = Waker::from(Arc::clone(rings));
+            if relay.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                self.relay = None;
+                return;
+            }
+            if rings.0.load(Ordering::SeqCst) == *seen {
+                return;
+            }
+        }
+        panic!("the relay wakes itself for ever");
+    }
+
+    /// The relay has done all that it was woken for.
+    fn is_settled(&self) -> bool {
+        self.relay.as_ref().is_none_or(|(_, rings, seen)| rings.0.load(Ordering::SeqCst) == *seen)
+    }
+
+    fn receive(&mut self, set: u8, number: u8, way: Way) {
+        let Some(index) = self.index(set) else { return };
+        for _ in 0..number {
+            let is_settled = self.is_settled();
+            let reading = &mut self.sets[index];
+            let asleep = reading.asleep_at.take();
+            let before = reading.rings.0.load(Ordering::SeqCst);
+            let got = take(&mut reading.set, &reading.rings, way, number);
+            let was_woken = asleep.is_none_or(|rings| before > rings);
+            match got {
+                Taken::Some(items) => {
+                    assert!(was_woken || !is_settled, "it sleeps, and there is {items:?}");
+                    for (key, item) in items {
+                        self.told(index, &key, item);
+                    }
+                }
+                Taken::Ended(reason) => {
+                    assert!(was_woken || !is_settled, "it sleeps, and is over");
+                    return self.ended(index, &reason);
+                }
+                // It lets others run, and asks to be polled again.
+                Taken::Empty { .. } if reading.rings.0.load(Ordering::SeqCst) > before => {}
+                Taken::Empty { parked } => {
+                    reading.asleep_at = parked.then_some(before);
+                    return self.empty(index);
+                }
+            }
+        }
+    }
+
+    fn told(&mut self, index: usize, key: &str, item: Item) {
+        let reading = &mut self.sets[index];
+        assert!(!reading.has_ended, "{item:?} comes after the end");
+        let Some(key) = KEYS.into_iter().find(|other| *other == key) else { panic!("{key} is no key") };
+        let Some(owed) = reading.owed.get_mut(key) else { panic!("{key} is not of the set: {item:?}") };
+        match item {
+            Item::Event(seq, payload) => {
+                assert_eq!((self.log.get(&seq), payload), (Some(&key), seq), "{key}");
+                assert_eq!(owed.foreign, None, "{key} is to be told first that it came from elsewhere");
+                assert!(seq > owed.at, "{key}: {seq} comes after {owed:?}");
+                assert!(seq > reading.last, "{key}: {seq} comes after {}", reading.last);
+                owed.at = seq;
+                owed.delivered.insert(seq);
+                reading.last = seq;
+                let position = reading.set.position();
+                assert!(position.epoch() != EPOCH || position.seq() >= seq || self.is_shut_down, "{position} after {seq}");
+            }
+            Item::Gap(gap) => {
+                match (owed.foreign.take(), gap.cause) {
+                    (Some(cause), _) => assert_eq!(gap.cause, cause),
+                    (None, GapCause::Ahead | GapCause::OtherEpoch) => panic!("{key} did not come from elsewhere: {gap:?}"),
+                    (None, _) => assert!(gap.from < gap.to && owed.delivered.last().is_none_or(|last| gap.from >= *last)),
+                }
+                if let Some(missed) = gap.missed {
+                    let events = self.log.range(gap.from + 1..=gap.to).filter(|(_, of)| **of == key).count();
+                    assert_eq!(missed, events as u64, "{gap:?}");
+                }
+                let is_ahead = gap.cause == GapCause::Ahead;
+                assert!(if is_ahead { gap.from == gap.to && gap.to <= self.seq } else { gap.to >= owed.at }, "{gap:?}, {owed:?}");
+                owed.at = owed.at.max(gap.to);
+                owed.lost.push((gap.from, gap.to));
+            }
+            Item::Ended(reason) => {
+                let is_limit = reason == CloseReason::TopicLimit;
+                assert!(if is_limit { owed.may_be_refused } else { owed.is_closed }, "{key}: {reason}, {owed:?}");
+                if !is_limit {
+                    let until = owed.until.unwrap_or(self.seq);
+                    if let Some(seq) = first_untold(&self.log, &self.lost, key, owed, until) {
+                        panic!("{key} ended, and {seq} was not told");
+                    }
+                }
+                reading.owed.remove(key);
+                assert!(!reading.set.contains(key));
+            }
+        }
+    }
+
+    /// It has nothing now: nothing is owed.
+    fn empty(&mut self, index: usize) {
+        let reading = &self.sets[index];
+        for (key, owed) in &reading.owed {
+            assert_eq!(owed.foreign, None, "{key}");
+            assert!(!owed.is_closed, "{key} was closed, and its end is told");
+            let until = owed.until.unwrap_or(self.seq).min(self.seq);
+            if let Some(seq) = first_untold(&self.log, &self.lost, key, owed, until) {
+                panic!("{key}: nothing comes, and {seq} was not told: {owed:?}");
+            }
+        }
+        assert!(!self.is_shut_down, "it should have ended");
+        let position = reading.set.position();
+        assert_eq!(position, Position::new(EPOCH, self.seq), "all is read");
+    }
+
+    fn ended(&mut self, index: usize, reason: &CloseReason) {
+        assert!(self.is_shut_down, "{reason}");
+        let reading = &mut self.sets[index];
+        reading.has_ended = true;
+        for (key, owed) in &reading.owed {
+            let until = owed.until.unwrap_or(self.seq);
+            assert!(!owed.is_closed, "{key} was closed, and its end is told");
+            if let Some(seq) = first_untold(&self.log, &self.lost, key, owed, until) {
+                panic!("{key}: over, and {seq} was not told: {owed:?}");
+            }
+        }
+    }
+
+    /// Drops a set, and takes up all its keys where it stood.
+    fn resume(&mut self, set: u8) {
+        let Some(index) = self.index(set) else { return };
+        let old = self.sets.remove(index);
+        let position = old.set.position();
+        let keys: Vec<_> = old.owed.keys().copied().collect();
+        // Half of them before the old one goes: their topics live on.
+        self.new_set();
+        let index = self.sets.len() - 1;
+        let (early, late) = keys.split_at(keys.len() / 2);
+        for key in early {
+            self.add_at(index, key, Start::After(position));
+        }
+        drop(old);
+        for key in late {
+            self.add_at(index, key, Start::After(position));
+        }
+    }
+
+    fn check_positions(&self) {
+        for reading in &self.sets {
+            let position = reading.set.position();
+            if position.epoch() != EPOCH {
+                assert!(reading.owed.values().any(|owed| owed.foreign.is_some()));
+                continue;
+            }
+            if reading.owed.values().any(|owed| owed.foreign.is_some()) {
+                // As it came, from ahead.
+                continue;
+            }
+            assert!(position.seq() <= self.seq.max(self.settings.start_seq), "{position} is ahead of {}", self.seq);
+            let goes_back = position.seq() < reading.last && !self.is_shut_down;
+            assert!(!goes_back, "{position}, and {} was received", reading.last);
+            for (key, owed) in &reading.owed {
+                let until = owed.until.unwrap_or(u64::MAX).min(position.seq());
+                if let Some(seq) = first_untold(&self.log, &self.lost, key, owed, until) {
+                    panic!("{position} passes {seq} of {key}, which was not told: {owed:?}");
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        self.poll_relay();
+        for index in 0..self.sets.len() {
+            for _ in 0..100_000 {
+                match take(&mut self.sets[index].set, &Arc::default(), Way::Owned, 1) {
+                    Taken::Some(items) => items.into_iter().for_each(|(key, item)| self.told(index, &key, item)),
+                    Taken::Ended(reason) => {
+                        self.ended(index, &reason);
+                        break;
+                    }
+                    Taken::Empty { .. } => {
+                        self.empty(index);
+                        break;
+                    }
+                }
+            }
+            self.check_positions();
+        }
+        let stats = self.hub.stats();
+        assert_eq!(stats.empty_wakes, 0, "a wake for nothing");
+        self.sets.clear();
+        self.readers.clear();
+        assert_eq!(self.hub.stats().readers, 0);
+    }
+}
+
+/// The first event, or end of a loss, that is owed up to `until` and was not told.
+fn first_untold(
+    log: &BTreeMap<u64, &'static str>,
+    lost: &[(u64, u64)],
+    key: &str,
+    owed: &Owed,
+    until: u64,
+) -> Option<u64> {
+    if until <= owed.from {
+        return None;
+    }
+    let event = log.range(owed.from + 1..=until).find(|(seq, of)| **of == key && !owed.is_told(**seq)).map(|(seq, _)| *seq);
+    let lost = lost.iter().map(|(_, last)| *last).find(|last| *last > owed.from && *last <= until && !owed.is_told(*last));
+    event.min(lost).or(event).or(lost)
+}
+
+/// Something that a set told.
+#[derive(Debug)]
+enum Item {
+    Ended(CloseReason),
+    Event(u64, u64),
+    Gap(Gap),
+}
+
+enum Taken {
+    Empty { parked: bool },
+    Ended(CloseReason),
+    Some(Vec<(String, Item)>),
+}
+
+fn item(received: &Received<u64>) -> Item {
+    match received {
+        Received::Event(event) => Item::Event(event.seq(), **event),
+        Received::Gap(gap) => Item::Gap(*gap),
+        Received::Ended(closed) => Item::Ended(closed.reason().clone()),
+        other => panic!("not expected of a set: {other:?}"),
+    }
+}
+
+fn take(set: &mut SubscriptionSet<String, u64>, rings: &Arc<Rings>, way: Way, max: u8) -> Taken {
+    let waker = Waker::from(Arc::clone(rings));
+    let mut cx = Context::from_waker(&waker);
+    let one = |key: &String, item| Taken::Some(vec![(key.clone(), item)]);
+    match way {
+        Way::Lent => match set.try_recv_ref() {
+            Ok((key, ReceivedRef::Event(event))) => one(key, Item::Event(event.seq(), *event)),
+            Ok((key, ReceivedRef::Gap(gap))) => one(key, Item::Gap(gap)),
+            Ok((key, ReceivedRef::Ended(closed))) => one(key, Item::Ended(closed.reason().clone())),
+            Ok((_, other)) => panic!("not expected of a set: {other:?}"),
+            Err(TryRecvError::Empty) => Taken::Empty { parked: false },
+            Err(TryRecvError::Closed(closed)) => Taken::Ended(closed.reason().clone()),
+        },
+        Way::Owned => match set.try_recv() {
+            Ok((key, received)) => one(&key, item(&received)),
+            Err(TryRecvError::Empty) => Taken::Empty { parked: false },
+            Err(TryRecvError::Closed(closed)) => Taken::Ended(closed.reason().clone()),
+        },
+        Way::Parking => match set.poll_recv(&mut cx) {
+            Poll::Ready(Ok((key, received))) => one(&key, item(&received)),
+            Poll::Ready(Err(closed)) => Taken::Ended(closed.reason().clone()),
+            Poll::Pending => Taken::Empty { parked: true },
+        },
+        Way::Recv => match pin!(set.recv()).poll(&mut cx) {
+            Poll::Ready(Ok((key, received))) => one(&key, item(&received)),
+            Poll::Ready(Err(closed)) => Taken::Ended(closed.reason().clone()),
+            Poll::Pending => Taken::Empty { parked: false },
+        },
+        Way::Many => {
+            let mut buffer = Vec::new();
+            let polled = pin!(set.recv_many(&mut buffer, usize::from(max))).poll(&mut cx);
+            match polled {
+                Poll::Ready(Ok(number)) => {
+                    assert_eq!(number, buffer.len());
+                    // The position is behind all of them: they are told one by one.
+                    Taken::Some(buffer.iter().map(|(key, received)| (key.to_string(), item(received))).collect())
+                }
+                Poll::Ready(Err(closed)) => Taken::Ended(closed.reason().clone()),
+                Poll::Pending => Taken::Empty { parked: false },
+            }
+        }
+    }
+}
