@@ -123,6 +123,10 @@ pub struct LimitConfig {
     #[arg(long, env = "TIER1_MAX_STREAM_KEYS", value_name = "COUNT", default_value_t = 128)]
     pub max_stream_keys: usize,
 
+    /// Patterns of one stream, at most.
+    #[arg(long, env = "TIER1_MAX_STREAM_PATTERNS", value_name = "COUNT", default_value_t = 16)]
+    pub max_stream_patterns: usize,
+
     /// Lines of one batch, at most.
     #[arg(long, env = "TIER1_MAX_BATCH_LINES", value_name = "COUNT", default_value_t = 10_000)]
     pub max_batch_lines: usize,

@@ -7,6 +7,7 @@ mod probes;
 mod publish;
 mod query;
 mod streams;
+mod wanted;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `GET /v1/keys/{key}` and `GET /v1/stream?key=..&key=..`: the event streams.
+//! `GET /v1/keys/{key}` and `GET /v1/stream?key=..&match=..`: the event streams.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use axum::{
     extract::{RawQuery, State},
     response::Response,
 };
-use hyper::{HeaderMap, header};
+use hyper::{HeaderMap, StatusCode, header};
 use keywake::{Position, Start};
 
-use super::{PathKey, checked_key, error::ApiError, path_key, query};
+use super::{PathKey, error::ApiError, path_key, query, wanted::Wanted};
 use crate::{
     app::App,
     key::Key,
@@ -40,19 +40,10 @@ pub(super) async fn several_keys(
 ) -> Result<Response, ApiError> {
     let asked = Asked::parse(query.as_deref().unwrap_or_default(), true)?;
     let start = asked.start(&headers)?;
-    let most = app.config.limits.max_stream_keys;
-    let mut keys: Vec<Key> = Vec::new();
-    for key in &asked.keys {
-        let key = checked_key(&app, key)?;
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-        if keys.len() > most {
-            return Err(ApiError::bad_request("too_many_keys", format!("a stream has at most {most} keys")));
-        }
-    }
-    if keys.is_empty() {
-        return Err(ApiError::bad_request("no_keys", "name the keys: ?key=..&key=.."));
+    let Wanted { keys, patterns } = Wanted::new(&app, &asked.keys, &asked.patterns)?;
+    if !patterns.is_empty() {
+        // Until the hub can subscribe to patterns.
+        return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", "streams of patterns are not served yet"));
     }
     Ok(stream(&app, keys, start, true))
 }
@@ -78,6 +69,7 @@ fn stream(app: &Arc<App>, keys: Vec<Key>, start: Start, named: bool) -> Response
 #[derive(Debug, Default)]
 struct Asked {
     keys: Vec<String>,
+    patterns: Vec<String>,
     from: Option<String>,
     last_event_id: Option<String>,
 }
@@ -88,9 +80,10 @@ impl Asked {
         for (name, value) in query::parameters(query)? {
             match name.as_str() {
                 "key" if with_keys => asked.keys.push(value),
+                "match" if with_keys => asked.patterns.push(value),
                 "from" => query::once(&mut asked.from, "from", value)?,
                 "last_event_id" => query::once(&mut asked.last_event_id, "last_event_id", value)?,
-                _ if with_keys => return Err(query::unknown(&name, "key, from, last_event_id")),
+                _ if with_keys => return Err(query::unknown(&name, "key, match, from, last_event_id")),
                 _ => return Err(query::unknown(&name, "from, last_event_id")),
             }
         }
@@ -149,6 +142,14 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_patterns_mix_in_any_order() {
+        let asked = Asked::parse("match=flight.UA.*&key=a&from=oldest&match=%3E%3Eroute.J&key=b+c&match=*.%3E", true).unwrap();
+        assert_eq!(asked.keys, ["a", "b c"]);
+        assert_eq!(asked.patterns, ["flight.UA.*", ">>route.J", "*.>"]);
+        assert_eq!(asked.from.as_deref(), Some("oldest"));
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused() {
         for (query, header) in [
             ("from=newest", None),
@@ -164,5 +165,6 @@ mod tests {
             assert!(start(query, header).is_err(), "{query} {header:?}");
         }
         assert!(Asked::parse("key=a", false).is_err());
+        assert!(Asked::parse("match=a", false).is_err());
     }
 }

@@ -43,6 +43,15 @@ const TABLE: &[Row] = &[
     ("GET", "/v1/stream?key=%FF", &[], b"", 400, "bad_query"),
     ("GET", "/v1/stream?key=a%0Ab", &[], b"", 400, "bad_key"),
     ("GET", "/v1/stream?key=a&key=b&key=c&key=d", &[], b"", 400, "too_many_keys"),
+    ("GET", "/v1/stream?match=", &[], b"", 400, "bad_pattern"),
+    ("GET", "/v1/stream?match=a.U*", &[], b"", 400, "bad_pattern"),
+    ("GET", "/v1/stream?match=a..b", &[], b"", 400, "bad_pattern"),
+    ("GET", "/v1/stream?key=a&match=%3E.a", &[], b"", 400, "bad_pattern"),
+    ("GET", "/v1/stream?match=a%0A", &[], b"", 400, "bad_pattern"),
+    ("GET", "/v1/stream?match=%FF", &[], b"", 400, "bad_query"),
+    ("GET", "/v1/stream?match=a&match=b&match=c", &[], b"", 400, "too_many_patterns"),
+    ("GET", "/v1/stream?match=a&key=b&key=c&key=d&key=e", &[], b"", 400, "too_many_keys"),
+    ("GET", "/v1/keys/a?match=b", &[], b"", 400, "unknown_parameter"),
     ("GET", "/v1/stream?key=a&form=oldest", &[], b"", 400, "unknown_parameter"),
     ("GET", "/v1/keys/a?key=b", &[], b"", 400, "unknown_parameter"),
     ("GET", "/v1/keys/a?from=newest", &[], b"", 400, "bad_from"),
@@ -94,8 +103,9 @@ const TABLE: &[Row] = &[
 
 #[tokio::test]
 async fn bad_input_gets_the_status_and_code_of_the_table() {
-    let server =
-        Server::start(&["--max-body", "1000", "--max-key-bytes", "10", "--max-stream-keys", "3", "--max-batch-lines", "2"]).await;
+    let limits =
+        ["--max-body=1000", "--max-key-bytes=10", "--max-stream-keys=3", "--max-stream-patterns=2", "--max-batch-lines=2"];
+    let server = Server::start(&limits).await;
     for (method, path, headers, body, status, code) in TABLE {
         let mut request = server.client.request(Method::from_bytes(method.as_bytes()).unwrap(), server.at(path));
         for (name, value) in *headers {
