@@ -28,6 +28,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     banner::print(&listener.url(), Samples::of(replay.flights()).as_ref());
 
     let server = Server::start(Arc::clone(&app), listener, most_connections);
+    // Wakes the streams of a publish from inside the runtime, and ends with the hub.
+    tokio::spawn(app.hub.relay());
     tokio::spawn(Arc::clone(&app).sweep_regularly());
     tokio::spawn(banner::live_figures(Arc::clone(&app), replay.progress()));
     tokio::spawn(replay.run(Arc::clone(&app)));
