@@ -10,7 +10,7 @@
 //! | [`limits`] | how many files the process may hold open, and so how many connections |
 //! | [`app`] | what all requests share: the hub, its publisher, the settings, the counters |
 //! | [`key`], [`payload`] | what may be a key; an event's bytes, encoded once for all its readers |
-//! | [`sse`] | the event stream: encoder, merge of keys, response body |
+//! | [`sse`] | the event stream: encoder, what it reads from, response body |
 //! | [`http`] | the routes, and errors as JSON |
 //! | [`serve`] | the accept loop, one connection, the drain |
 //! | [`flights`] | the bundled data and its replay |

@@ -29,6 +29,10 @@ use crate::{
 /// The content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// A counter that could not count anything: what it shows follows from how streams wait.
+const FOREIGN_HELP: &str = "Wakes given to streams by events of keys that are not theirs. Always 0: a stream waits in lists of its own \
+    keys only, and an event wakes from the list of its key only, so there is no such wake that could be counted";
+
 /// The label of what streams are counted by; gRPC and WebSocket will join.
 const SSE: Protocol = Protocol { protocol: "sse" };
 
@@ -164,9 +168,8 @@ impl Metrics {
         self.gaps.get_or_create(&Cause { cause: cause_word(cause) }).inc();
     }
 
-    /// Counts how a resume went: by the worst of the losses that it begins with.
-    pub(crate) fn resumed(&self, causes: impl Iterator<Item = GapCause>) {
-        let outcome = causes.map(outcome).max().unwrap_or(Resume::Ok);
+    /// Counts how a resume went.
+    pub(crate) fn resumed(&self, outcome: Resume) {
         let outcome = match outcome {
             Resume::Ok => "ok",
             Resume::Expired => "expired",
@@ -177,20 +180,24 @@ impl Metrics {
     }
 }
 
-/// How a resume went, best first.
+/// How a resume went, best first: as the worst of the losses that it begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Resume {
+pub(crate) enum Resume {
     Ok,
     Expired,
     Ahead,
     Epoch,
 }
 
-const fn outcome(cause: GapCause) -> Resume {
-    match cause {
-        GapCause::OtherEpoch => Resume::Epoch,
-        GapCause::Ahead => Resume::Ahead,
-        _ => Resume::Expired,
+impl Resume {
+    /// It begins with this loss, too.
+    #[must_use]
+    pub(crate) fn lost(self, cause: GapCause) -> Self {
+        self.max(match cause {
+            GapCause::OtherEpoch => Self::Epoch,
+            GapCause::Ahead => Self::Ahead,
+            _ => Self::Expired,
+        })
     }
 }
 
@@ -243,7 +250,24 @@ impl Collector for HubMetrics {
             ("events_published", "Events published", stats.published),
             ("events_unread", "Events published and not kept by anybody", stats.unread),
             ("wakeups", "Wakes given to parked streams", stats.wakes),
-            ("spurious_wakeups", "Wakes given to streams that had already seen everything", stats.empty_wakes),
+            (
+                "empty_wakeups",
+                "Of these, wakes of streams that had already seen everything when it was their turn",
+                stats.empty_wakes,
+            ),
+            ("foreign_wakeups", FOREIGN_HELP, 0),
+            ("relay_wakeups", "Wakes of the relay, the task that wakes the streams", stats.relay_wakes),
+            (
+                "coalesced",
+                "Events that found the streams of their key about to be woken, and needed no wake of their own",
+                stats.coalesced,
+            ),
+            ("fan_outs", "Passes over the parked streams of a key", stats.fan_outs),
+            (
+                "fall_backs",
+                "Of these, passes that a publisher made itself, since the relay was late or had too many keys",
+                stats.fall_backs,
+            ),
         ] {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;

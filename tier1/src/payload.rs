@@ -14,8 +14,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use serde::{Serialize, de::IgnoredAny};
-use serde_json::value::{RawValue, to_raw_value};
+use serde::de::IgnoredAny;
 
 /// What a reader's `data:` line begins with.
 const DATA: &str = "data: ";
@@ -84,10 +83,10 @@ impl Payload {
     }
 
     /// Appends the lines for a stream of several keys, which names the key in each event.
-    pub fn write_named(&self, key: &JsonKey, out: &mut Vec<u8>) {
+    pub fn write_named(&self, key: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(DATA.as_bytes());
         out.extend_from_slice(b"{\"key\":");
-        out.extend_from_slice(key.0.get().as_bytes());
+        put_string(out, key);
         match self.kind {
             Kind::Json => {
                 out.extend_from_slice(b",\"event\":");
@@ -96,7 +95,7 @@ impl Payload {
             }
             Kind::Text => {
                 out.extend_from_slice(b",\"text\":");
-                out.extend_from_slice(JsonKey::new(&self.text()).0.get().as_bytes());
+                put_string(out, &self.text());
             }
             Kind::Binary => {
                 out.extend_from_slice(b",\"base64\":\"");
@@ -114,17 +113,11 @@ impl Payload {
     }
 }
 
-/// A key as a JSON string, made once per stream.
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub struct JsonKey(Box<RawValue>);
-
-impl JsonKey {
-    /// The key, quoted and escaped.
-    #[must_use]
-    pub fn new(key: &str) -> Self {
-        // A string always serialises; `null` stands for what cannot happen.
-        Self(to_raw_value(key).unwrap_or_default())
+/// Appends a text as a JSON string, quoted and escaped.
+fn put_string(out: &mut Vec<u8>, text: &str) {
+    // A string always serialises, and writing to a Vec cannot fail; `null` stands for what cannot happen.
+    if serde_json::to_writer(&mut *out, text).is_err() {
+        out.extend_from_slice(b"null");
     }
 }
 
@@ -162,7 +155,7 @@ mod tests {
 
     fn named(body: &[u8], key: &str) -> Vec<Message> {
         let mut out = Vec::new();
-        Payload::from_body(body).unwrap().write_named(&JsonKey::new(key), &mut out);
+        Payload::from_body(body).unwrap().write_named(key, &mut out);
         messages(std::str::from_utf8(&out).unwrap())
     }
 
@@ -214,7 +207,7 @@ mod tests {
         fn a_named_message_is_json_that_holds_key_and_body(body in prop::collection::vec(any::<u8>(), 1..60), key in "[ -~é\"\\\\]{1,9}") {
             let Some(payload) = Payload::from_body(&body) else { return Ok(()) };
             let mut out = Vec::new();
-            payload.write_named(&JsonKey::new(&key), &mut out);
+            payload.write_named(&key, &mut out);
             let read = messages(std::str::from_utf8(&out).unwrap());
             prop_assert_eq!(read.len(), 1);
             let value: serde_json::Value = serde_json::from_str(&read[0].data).unwrap();

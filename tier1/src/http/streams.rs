@@ -14,7 +14,7 @@ use super::{PathKey, error::ApiError, path_key, query, wanted::Wanted};
 use crate::{
     app::App,
     key::Key,
-    sse::{body::StreamBody, subscriptions::Reader},
+    sse::{body::StreamBody, feed::Feed},
 };
 
 /// The header with which a client that reconnects says how far it has read.
@@ -51,11 +51,9 @@ pub(super) async fn several_keys(
 /// Subscribes and answers. The status is 200 whatever the hub says: a browser's EventSource never comes back after any other,
 /// so a full or stopped hub is told by the stream itself.
 fn stream(app: &Arc<App>, keys: Vec<Key>, start: Start, named: bool) -> Response {
-    let epoch = app.hub.position().epoch();
-    let subscribe = |key| Reader::new(app.hub.subscribe_owned_from(key, start), epoch);
-    let readers = keys.into_iter().map(subscribe).collect();
+    let feed = Feed::new(app, keys, start);
     let resumes = matches!(start, Start::After(_));
-    let body = StreamBody::new(Arc::clone(app), readers, resumes, named);
+    let body = StreamBody::new(Arc::clone(app), feed, resumes, named);
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/event-stream"));

@@ -22,9 +22,11 @@ use tokio::time::{Instant, Sleep};
 use super::{
     encode::{self, Ids},
     feed::{Feed, Sent, What},
-    subscriptions::Reader,
 };
-use crate::{app::App, metrics::StreamGuard, payload::JsonKey};
+use crate::{
+    app::App,
+    metrics::{Resume, StreamGuard},
+};
 
 /// About how many bytes one frame holds; an event that is larger makes a frame of its own, which shares its bytes.
 pub const FRAME: usize = 16 * 1024;
@@ -35,8 +37,10 @@ pin_project! {
     pub struct StreamBody {
         feed: Feed,
         ids: Ids,
-        // The keys, where each event names its own.
-        names: Option<Vec<JsonKey>>,
+        // Whether each event names its key.
+        named: bool,
+        // How a resume went as far as it is read, until that is known.
+        resume: Option<Resume>,
         hello: Option<Hello>,
         // A large event's lines, to be sent as they are after what has been written.
         queued: Option<Bytes>,
@@ -57,16 +61,11 @@ struct Hello {
 }
 
 impl StreamBody {
-    /// A stream over these subscriptions. `resumes`: the client came with a position, which it keeps until it is sent a later
+    /// A stream of what this yields. `resumes`: the client came with a position, which it keeps until it is sent a later
     /// one. `named`: each event names its key.
     #[must_use]
-    pub fn new(app: Arc<App>, readers: Vec<Reader>, resumes: bool, named: bool) -> Self {
+    pub fn new(app: Arc<App>, mut feed: Feed, resumes: bool, named: bool) -> Self {
         let ids = Ids::new(app.hub.position().epoch());
-        let names = named.then(|| readers.iter().map(|reader| JsonKey::new(reader.key())).collect());
-        let feed = Feed::new(readers);
-        if resumes {
-            app.metrics.resumed(feed.first_losses().iter().map(|loss| loss.cause));
-        }
         let hello = Some(Hello { start: feed.safe().filter(|_| !resumes) });
         // The first one comes early, at a random time, so that streams opened together do not all beat together.
         let first_beat = app.config.sse.heartbeat.mul_f64(0.5 + fastrand::f64() / 2.0);
@@ -74,7 +73,8 @@ impl StreamBody {
         Self {
             feed,
             ids,
-            names,
+            named,
+            resume: resumes.then_some(Resume::Ok),
             hello,
             queued: None,
             expected: 0,
@@ -99,23 +99,36 @@ impl Body for StreamBody {
             return Poll::Ready(None);
         }
         let settings = &this.app.config.sse;
-        let mut frame =
-            Writer { ids: this.ids, names: this.names.as_deref(), out: Vec::new(), expected: *this.expected, delivered: 0 };
+        let mut frame = Writer {
+            app: this.app,
+            ids: this.ids,
+            named: *this.named,
+            resume: this.resume,
+            out: Vec::new(),
+            expected: *this.expected,
+            delivered: 0,
+        };
         if let Some(hello) = this.hello.take() {
             encode::hello(&mut frame.out, this.ids, settings.retry, hello.start);
         }
         loop {
-            *this.queued = frame.write_ready(this.feed, this.app);
+            *this.queued = frame.write_ready(this.feed);
             if !frame.out.is_empty() {
                 break;
             }
-            if let Some(reason) = this.feed.end() {
-                encode::goaway(&mut frame.out, this.ids, this.feed.safe(), reason, comeback(settings.retry, reason));
-                this.guard.ended(reason);
+            frame.end_of_losses();
+            if let Some(reason) = this.feed.end().cloned() {
+                encode::goaway(&mut frame.out, this.ids, this.feed.safe(), &reason, comeback(settings.retry, &reason));
+                this.guard.ended(&reason);
                 *this.ended = true;
                 break;
             }
-            if this.feed.poll_ready(cx).is_ready() {
+            if let Poll::Ready(sent) = this.feed.poll_next_with(cx, |sent| frame.write(sent)) {
+                *this.queued = sent.flatten();
+                if this.queued.is_some() {
+                    break;
+                }
+                // What else is ready goes into the same frame.
                 continue;
             }
             if this.heartbeat.as_mut().poll(cx).is_pending() {
@@ -138,8 +151,10 @@ impl Body for StreamBody {
 
 /// A frame that is being written.
 struct Writer<'a> {
+    app: &'a App,
     ids: &'a Ids,
-    names: Option<&'a [JsonKey]>,
+    named: bool,
+    resume: &'a mut Option<Resume>,
     out: Vec<u8>,
     expected: usize,
     delivered: u64,
@@ -147,23 +162,24 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// Appends what is ready until the frame is full; returns a large event's lines, whose id stands at the end of the frame.
-    fn write_ready(&mut self, feed: &mut Feed, app: &App) -> Option<Bytes> {
+    fn write_ready(&mut self, feed: &mut Feed) -> Option<Bytes> {
         while self.out.len() < FRAME {
-            if let Some(block) = feed.next_with(|sent| self.write(sent, app))? {
+            if let Some(block) = feed.next_with(|sent| self.write(sent))? {
                 return Some(block);
             }
         }
         None
     }
 
-    fn write(&mut self, sent: Sent<'_>, app: &App) -> Option<Bytes> {
+    fn write(&mut self, sent: Sent<'_>) -> Option<Bytes> {
         // Not earlier: most polls find nothing.
         if self.out.is_empty() {
             self.out.reserve(self.expected);
         }
-        let name = self.names.map(|names| &names[sent.source]);
+        let name = self.named.then_some(&**sent.key);
         match sent.what {
             What::Event(payload) => {
+                self.end_of_losses();
                 self.delivered += 1;
                 if name.is_none() && payload.block().len() > FRAME {
                     self.ids.put(&mut self.out, sent.id);
@@ -172,11 +188,19 @@ impl Writer<'_> {
                 encode::event(&mut self.out, self.ids, sent.id, name, payload);
             }
             What::Loss(loss) => {
-                app.metrics.gap(loss.cause);
-                encode::gap(&mut self.out, self.ids, sent.id, name, loss);
+                *self.resume = self.resume.map(|resume| resume.lost(loss.cause));
+                self.app.metrics.gap(loss.cause);
+                encode::gap(&mut self.out, self.ids, sent.id, name, &loss);
             }
         }
         None
+    }
+
+    /// What a resume could not bring back is told: nothing is ready, or an event.
+    fn end_of_losses(&mut self) {
+        if let Some(resume) = self.resume.take() {
+            self.app.metrics.resumed(resume);
+        }
     }
 }
 

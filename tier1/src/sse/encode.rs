@@ -5,11 +5,10 @@
 
 use std::{io::Write, time::Duration};
 
-use keywake::{CloseReason, GapCause, Position};
+use keywake::{CloseReason, Gap, GapCause, Position};
 use serde::Serialize;
 
-use super::merge::Loss;
-use crate::payload::{JsonKey, Payload};
+use crate::payload::Payload;
 
 /// Writes positions of one epoch: their text is made once, but for the number.
 #[derive(Clone, Debug)]
@@ -62,7 +61,7 @@ pub fn heartbeat(out: &mut Vec<u8>, ids: &Ids, seq: Option<u64>) {
 }
 
 /// An event; in a stream of several keys with its key.
-pub fn event(out: &mut Vec<u8>, ids: &Ids, id: Option<u64>, key: Option<&JsonKey>, payload: &Payload) {
+pub fn event(out: &mut Vec<u8>, ids: &Ids, id: Option<u64>, key: Option<&str>, payload: &Payload) {
     ids.put(out, id);
     match key {
         Some(key) => payload.write_named(key, out),
@@ -71,11 +70,11 @@ pub fn event(out: &mut Vec<u8>, ids: &Ids, id: Option<u64>, key: Option<&JsonKey
 }
 
 /// A loss: `event: gap`.
-pub fn gap(out: &mut Vec<u8>, ids: &Ids, id: Option<u64>, key: Option<&JsonKey>, loss: &Loss) {
+pub fn gap(out: &mut Vec<u8>, ids: &Ids, id: Option<u64>, key: Option<&str>, loss: &Gap) {
     #[derive(Serialize)]
     struct Data<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
-        key: Option<&'a JsonKey>,
+        key: Option<&'a str>,
         from: String,
         to: String,
         missed: Option<u64>,
@@ -160,6 +159,15 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    /// What a reader is told that retention has passed.
+    fn loss() -> Gap {
+        let (mut publisher, hub) = keywake::Builder::<u8, u64>::new().retain_events(1).build();
+        let mut slow = hub.subscribe(&1);
+        publisher.publish_batch((1..=100).map(|number| (1, number)));
+        let Ok(keywake::Received::Gap(gap)) = slow.try_recv() else { panic!("a gap") };
+        gap
+    }
+
     #[test]
     fn an_id_is_the_text_of_its_position() {
         for (epoch, seq) in [(0, 0), (0xbeef, 0), (0xbeef, 1_000), (u64::MAX, Position::MAX_SEQ), (0x10, 10)] {
@@ -186,11 +194,13 @@ mod tests {
     #[test]
     fn gap_and_goaway_are_messages_of_their_own() {
         let ids = Ids::new(1);
-        let loss = Loss { from: 3, to: 9, missed: Some(6), cause: GapCause::Retention };
-        let read = messages(&text(|out| gap(out, &ids, Some(9), Some(&JsonKey::new("a\"\nid: 1")), &loss)));
+        let loss = loss();
+        let read = messages(&text(|out| gap(out, &ids, Some(9), Some("a\"\nid: 1"), &loss)));
         assert_eq!(read.len(), 1);
         assert_eq!((read[0].event.as_str(), read[0].id.as_str()), ("gap", "v1.1.9"));
-        assert_eq!(read[0].data, r#"{"key":"a\"\nid: 1","from":"v1.1.3","to":"v1.1.9","missed":6,"cause":"retention"}"#);
+        let to = loss.to;
+        let data = format!(r#"{{"key":"a\"\nid: 1","from":"v1.1.0","to":"v1.1.{to}","missed":{to},"cause":"retention"}}"#);
+        assert_eq!(read[0].data, data);
 
         let mut parser = Parser::default();
         let read = parser.feed(&text(|out| goaway(out, &ids, Some(9), &CloseReason::Shutdown, Duration::from_secs(3))));
@@ -212,7 +222,7 @@ mod tests {
         let payload = Payload::from_body(b"{\"a\":1}").unwrap();
         let one = text(|out| event(out, &Ids::new(1), Some(5), None, &payload));
         assert_eq!(one, "id: v1.1.5\ndata: {\"a\":1}\n\n");
-        let many = text(|out| event(out, &Ids::new(1), Some(5), Some(&JsonKey::new("k")), &payload));
+        let many = text(|out| event(out, &Ids::new(1), Some(5), Some("k"), &payload));
         assert_eq!(many, "id: v1.1.5\ndata: {\"key\":\"k\",\"event\":{\"a\":1}}\n\n");
     }
 }

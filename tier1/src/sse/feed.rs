@@ -1,66 +1,54 @@
-//! What a stream reads from: one subscription, or the merge of several.
+//! What a stream reads from: one subscription, or a set of them.
 //!
-//! One alone needs no merge: its events are written where they lie, lent by the subscription, so that a thousand readers of
-//! one key touch no counter that they share. An event's own number is then its id, and safe: nothing of its key lies before
-//! it and is still to come.
+//! One alone needs no set: an event's own number is its id, and safe, since nothing of its key lies before it and is still to
+//! come. Both lend what they have: events are written where they lie, so that a thousand readers of one key touch no counter
+//! that they share.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use keywake::{CloseReason, ReceivedRef, TryRecvError};
+use keywake::{CloseReason, Gap, Received, ReceivedRef, Start, Subscription, TryRecvError};
 
-use super::{
-    merge::{Delivery, Item, Loss, Merge, Next, Source},
-    subscriptions::Reader,
-};
-use crate::payload::Payload;
+use super::several::Several;
+use crate::{app::App, key::Key, payload::Payload};
 
 /// Where the events of a stream come from.
 #[derive(Debug)]
 pub enum Feed {
-    /// One subscription.
+    /// One key.
     One(One),
     /// Several.
-    Several(Merge<Reader>),
+    Several(Box<Several>),
 }
 
 /// What is to be sent next.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<'a> {
-    /// Which subscription it is of.
-    pub source: usize,
+    /// The key that it is of.
+    pub key: &'a Key,
     /// The number of its id; `None`: it has none, the client keeps the one that it has.
     pub id: Option<u64>,
     /// The thing itself.
     pub what: What<'a>,
 }
 
-/// An [`Item`], lent.
+/// An event or a loss.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
     /// An event.
     Event(&'a Payload),
     /// Lost events.
-    Loss(&'a Loss),
-}
-
-impl<'a> From<&'a Item> for What<'a> {
-    fn from(item: &'a Item) -> Self {
-        match item {
-            Item::Event { payload, .. } => Self::Event(payload),
-            Item::Loss(loss) => Self::Loss(loss),
-        }
-    }
+    Loss(Gap),
 }
 
 impl Feed {
-    /// Reads from these.
+    /// Reads these keys.
     #[must_use]
-    pub fn new(mut readers: Vec<Reader>) -> Self {
-        match readers.pop() {
-            Some(reader) if readers.is_empty() => Self::One(One::new(reader)),
+    pub fn new(app: &App, mut keys: Vec<Key>, start: Start) -> Self {
+        match keys.pop() {
+            Some(key) if keys.is_empty() => Self::One(One::new(app, key, start)),
             last => {
-                readers.extend(last);
-                Self::Several(Merge::new(readers))
+                keys.extend(last);
+                Self::Several(Box::new(Several::new(app, keys, start)))
             }
         }
     }
@@ -69,29 +57,24 @@ impl Feed {
     pub fn next_with<R>(&mut self, send: impl FnOnce(Sent<'_>) -> R) -> Option<R> {
         match self {
             Self::One(one) => one.next_with(send),
-            Self::Several(merge) => {
-                let Delivery { source, item, id } = merge.take_next()?;
-                Some(send(Sent { source, id, what: (&item).into() }))
-            }
+            Self::Several(several) => several.next_with(send),
         }
     }
 
-    /// The losses that stand at the beginning: what a resume could not bring back.
-    #[must_use]
-    pub fn first_losses(&self) -> Vec<Loss> {
+    /// As [`next_with`](Self::next_with), or has the task woken when something is ready; then `Pending`. `None` at the end.
+    pub fn poll_next_with<R>(&mut self, cx: &mut Context<'_>, send: impl FnOnce(Sent<'_>) -> R) -> Poll<Option<R>> {
         match self {
-            Self::One(One { head: Some(Item::Loss(loss)), .. }) => vec![*loss],
-            Self::One(_) => Vec::new(),
-            Self::Several(merge) => merge.first_losses().copied().collect(),
+            Self::One(one) => one.poll_next_with(cx, send),
+            Self::Several(several) => several.poll_next_with(cx, send),
         }
     }
 
     /// The highest number that is safe to resume from now; `None`: only the position that the client came with is.
     #[must_use]
-    pub fn safe(&self) -> Option<u64> {
+    pub fn safe(&mut self) -> Option<u64> {
         match self {
             Self::One(one) => one.safe(),
-            Self::Several(merge) => merge.safe(),
+            Self::Several(several) => several.safe(),
         }
     }
 
@@ -100,15 +83,7 @@ impl Feed {
     pub const fn end(&self) -> Option<&CloseReason> {
         match self {
             Self::One(one) => one.end.as_ref(),
-            Self::Several(merge) => merge.end(),
-        }
-    }
-
-    /// Has the task woken when something is ready, or the end is there; ready if that is so now.
-    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::One(one) => one.poll_ready(cx),
-            Self::Several(merge) => merge.poll_ready(cx),
+            Self::Several(several) => several.end(),
         }
     }
 }
@@ -116,64 +91,54 @@ impl Feed {
 /// One subscription.
 #[derive(Debug)]
 pub struct One {
-    reader: Reader,
-    /// What was taken while looking whether there is something.
-    head: Option<Item>,
+    key: Key,
+    subscription: Subscription<Key, Payload>,
+    /// The hub's.
+    epoch: u64,
     end: Option<CloseReason>,
 }
 
 impl One {
-    fn new(mut reader: Reader) -> Self {
-        let first = reader.take();
-        let mut one = Self { reader, head: None, end: None };
-        one.note(first);
-        one
-    }
-
-    fn note(&mut self, found: Next) {
-        match found {
-            Next::Item(item) => self.head = Some(item),
-            Next::Ended(reason) => self.end = Some(reason),
-            Next::Empty => {}
-        }
+    fn new(app: &App, key: Key, start: Start) -> Self {
+        let subscription = app.hub.subscribe_owned_from(Key::clone(&key), start);
+        Self { key, subscription, epoch: app.hub.position().epoch(), end: None }
     }
 
     fn next_with<R>(&mut self, send: impl FnOnce(Sent<'_>) -> R) -> Option<R> {
-        if let Some(item) = self.head.take() {
-            return Some(send(Sent { source: 0, id: Some(item.reaches()), what: (&item).into() }));
-        }
-        if self.end.is_some() {
-            return None;
-        }
+        let key = &self.key;
         loop {
-            match self.reader.subscription().try_recv_ref() {
-                Ok(ReceivedRef::Event(event)) => {
-                    return Some(send(Sent { source: 0, id: Some(event.seq()), what: What::Event(&event) }));
-                }
-                Ok(ReceivedRef::Gap(gap)) => {
-                    let loss = Loss::from(gap);
-                    return Some(send(Sent { source: 0, id: Some(loss.to), what: What::Loss(&loss) }));
-                }
+            return match self.subscription.try_recv_ref() {
+                Ok(ReceivedRef::Event(event)) => Some(send(Sent { key, id: Some(event.seq()), what: What::Event(&event) })),
+                Ok(ReceivedRef::Gap(gap)) => Some(send(Sent { key, id: Some(gap.to), what: What::Loss(gap) })),
                 // Cursors without an event: the position says the same.
-                Ok(_) => {}
-                Err(TryRecvError::Empty) => return None,
+                Ok(_) => continue,
+                Err(TryRecvError::Empty) => None,
                 Err(TryRecvError::Closed(closed)) => {
                     self.end = Some(closed.reason().clone());
-                    return None;
+                    None
                 }
-            }
+            };
+        }
+    }
+
+    fn poll_next_with<R>(&mut self, cx: &mut Context<'_>, send: impl FnOnce(Sent<'_>) -> R) -> Poll<Option<R>> {
+        let key = &self.key;
+        loop {
+            return Poll::Ready(match ready!(self.subscription.poll_recv(cx)) {
+                Ok(Received::Event(event)) => Some(send(Sent { key, id: Some(event.seq()), what: What::Event(&event) })),
+                Ok(Received::Gap(gap)) => Some(send(Sent { key, id: Some(gap.to), what: What::Loss(gap) })),
+                Ok(_) => continue,
+                Err(closed) => {
+                    self.end = Some(closed.reason().clone());
+                    None
+                }
+            });
         }
     }
 
     fn safe(&self) -> Option<u64> {
-        self.head.as_ref().map_or_else(|| self.reader.position(), Item::bound)
-    }
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.head.is_none() && self.end.is_none() {
-            let Poll::Ready(found) = self.reader.poll_take(cx) else { return Poll::Pending };
-            self.note(found);
-        }
-        Poll::Ready(())
+        let position = self.subscription.position();
+        // Of another epoch: where its reader came from, as long as it is not told so, and for good if it was refused.
+        (position.epoch() == self.epoch).then(|| position.seq())
     }
 }

@@ -73,7 +73,8 @@ async fn the_metrics_count_what_happened_and_name_no_key() {
         "tier1_streams_opened_total{protocol=\"sse\"} 1",
         "tier1_events_published_total 1",
         "tier1_events_delivered_total{protocol=\"sse\"} 1",
-        "tier1_spurious_wakeups_total 0",
+        "tier1_empty_wakeups_total 0",
+        "tier1_foreign_wakeups_total 0",
         "tier1_keys 1",
         "tier1_subscriptions 1",
         "tier1_ready 1",
@@ -81,9 +82,17 @@ async fn the_metrics_count_what_happened_and_name_no_key() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
     }
-    for name in
-        ["tier1_wakeups_total", "tier1_bytes_sent_total", "tier1_retained_bytes", "tier1_pinned_bytes", "tier1_build_info"]
-    {
+    for name in [
+        "tier1_wakeups_total",
+        "tier1_relay_wakeups_total",
+        "tier1_coalesced_total",
+        "tier1_fan_outs_total",
+        "tier1_fall_backs_total",
+        "tier1_bytes_sent_total",
+        "tier1_retained_bytes",
+        "tier1_pinned_bytes",
+        "tier1_build_info",
+    ] {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }
     assert!(!text.contains("secret"), "{text}");

@@ -208,7 +208,7 @@ async fn a_publish_wakes_no_reader_of_another_key() {
     let before = server.metric("tier1_wakeups_total").await;
     server.publish_numbers("busy", 0..1000).await;
     assert_eq!(server.metric("tier1_wakeups_total").await, before);
-    assert_eq!(server.metric("tier1_spurious_wakeups_total").await, 0.0);
+    assert_eq!(server.metric("tier1_empty_wakeups_total").await, 0.0);
 }
 
 #[tokio::test]
