@@ -106,7 +106,7 @@ pub enum CloseReason {
     KeyClosed,
     /// Another reason, in words.
     Other(Cow<'static, str>),
-    /// The predicate of the subscription panicked. Reserved: subscriptions have no predicates yet.
+    /// The predicate of the subscription ([`Hub::subscribe_where`](crate::Hub::subscribe_where)) panicked.
     PredicatePanicked,
     /// The last publisher is gone.
     PublisherDropped,

@@ -122,7 +122,7 @@ impl Column {
         format!("{value:.1}")
     }
 
-    fn to_string(self) -> String {
+    fn text(self) -> String {
         match self {
             Self::Count(value) => rounded(value),
             Self::Nanos(value) => time(value),

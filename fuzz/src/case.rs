@@ -120,8 +120,8 @@ pub enum Op {
     Shutdown,
     /// From now on a reader gets this where it does not keep up.
     Slow(u8, Slow),
-    /// A new reader.
-    Subscribe(u8, StartAt, Form, Slow),
+    /// A new reader; with the predicate where it says so.
+    Subscribe(u8, StartAt, Form, Slow, bool),
     /// A new reader with a snapshot of so many items; it fails where it says so.
     SubscribeWithSnapshot(u8, u8, bool),
     /// Sweeps, so many half hours later.
@@ -243,7 +243,7 @@ impl<'a> Arbitrary<'a> for Op {
         Ok(match kind {
             0..=31 => Self::Publish(key, few_or_many(u)?, u.arbitrary()?),
             32..=37 => Self::PublishBatch(u.arbitrary()?, few_or_many(u)?),
-            38..=57 => Self::Subscribe(key, u.arbitrary()?, u.arbitrary()?, slow(u)?),
+            38..=57 => Self::Subscribe(key, u.arbitrary()?, u.arbitrary()?, slow(u)?, one_in(u, 3)?),
             58..=59 => Self::SubscribeWithSnapshot(key, u.int_in_range(0..=3)?, one_in(u, 4)?),
             60..=93 => Self::Receive(u.arbitrary()?, few_or_many(u)?, u.arbitrary()?, one_in(u, 4)?),
             94..=105 => Self::DropReader(u.arbitrary()?),

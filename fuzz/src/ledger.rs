@@ -41,9 +41,19 @@ pub(crate) struct Payload {
     ledger: Arc<Ledger>,
 }
 
+/// What the predicate says of the payload with this value.
+pub(crate) fn is_chosen(value: usize) -> bool {
+    !value.is_multiple_of(3)
+}
+
 impl Payload {
     pub(crate) fn value(&self) -> usize {
         self.value
+    }
+
+    /// What the predicate says.
+    pub(crate) fn is_chosen(&self) -> bool {
+        is_chosen(self.value)
     }
 
     /// What the weigher says; some weigh nothing, some more than a block may.

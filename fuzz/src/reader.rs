@@ -14,7 +14,7 @@ use keywake::{CloseReason, Closed, Event, Gap, GapCause, Position, Received, Rec
 
 use crate::{
     case::{Settings, Way},
-    ledger::Payload,
+    ledger::{Payload, is_chosen},
     log::{Due, Log},
 };
 
@@ -115,6 +115,8 @@ pub(crate) struct Reader {
     /// Started beyond the hub: events up to there pass by.
     ahead: bool,
     slow: Slow,
+    /// Only what the predicate accepts is owed.
+    chooses: bool,
     /// Something was received that is not what it began with.
     has_begun: bool,
     /// What was skipped is told, and an event comes next.
@@ -140,6 +142,7 @@ impl Reader {
             refused: false,
             ahead: told > log.last,
             slow: Slow::Gap,
+            chooses: false,
             has_begun: false,
             skipped: Skipped::No,
             finished: false,
@@ -151,6 +154,27 @@ impl Reader {
     /// It came with a position that is not one of this hub, or not yet.
     pub(crate) fn expecting(self, cause: GapCause, came_with: Position) -> Self {
         Self { first: First::Gap(cause), came_with: Some(came_with), ..self }
+    }
+
+    /// It has the predicate.
+    pub(crate) fn choosing(self) -> Self {
+        Self { chooses: true, ..self }
+    }
+
+    fn is_mine(&self, event: &(u64, usize)) -> bool {
+        !self.chooses || is_chosen(event.1)
+    }
+
+    /// What it is owed that was told all up to `told`.
+    fn next_due(&self, log: &Log, told: u64) -> Option<Due> {
+        let mut due = log.next_due(self.key, told);
+        while let Some(Due::Event { seq, value }) = due {
+            if self.is_mine(&(seq, value)) {
+                break;
+            }
+            due = log.next_due(self.key, seq);
+        }
+        due
     }
 
     /// From now on it gets this where it does not keep up.
@@ -279,7 +303,7 @@ impl Reader {
             Got::Event { seq, position, value } => {
                 assert_eq!(self.first, First::Anything, "event {seq} came before the gap that is to be told first");
                 assert_eq!(*position, Position::new(settings.epoch, *seq));
-                let due = log.next_due(self.key, self.told);
+                let due = self.next_due(log, self.told);
                 assert_eq!(
                     due,
                     Some(Due::Event { seq: *seq, value: *value }),
@@ -288,8 +312,7 @@ impl Reader {
                 );
                 assert!(*seq <= self.last_for_me(log), "event {seq} was published after the end {:?}", self.end);
                 if self.slow == Slow::Latest && self.skipped == Skipped::No {
-                    let newest = self.kept(log, settings).last();
-                    assert!(newest.is_none_or(|(newest, _)| seq >= newest), "{seq} came where {newest:?} is the newest");
+                    self.check_newest(*seq, log, settings);
                 }
                 self.told = *seq;
                 self.received = *seq;
@@ -299,6 +322,16 @@ impl Reader {
             Got::Gap(gap) => self.got_gap(gap, log, settings),
             Got::SnapshotEnd(position) => panic!("there is no snapshot that could end at {position}"),
         }
+    }
+
+    /// Nothing newer than `seq` could be delivered.
+    fn check_newest(&self, seq: u64, log: &Log, settings: &Settings) {
+        let kept = self.kept(log, settings);
+        let newest = kept.iter().rfind(|event| self.is_mine(event)).map_or(0, |(newest, _)| *newest);
+        // One that chooses looks up to the next loss.
+        let may_stop =
+            self.chooses && (log.losses(seq, self.last_for_me(log)) > 0 || kept.first().is_some_and(|(first, _)| seq < *first));
+        assert!(may_stop || seq >= newest, "{seq} came where {newest} is the newest");
     }
 
     fn got_gap(&mut self, gap: &Gap, log: &Log, settings: &Settings) {
@@ -313,7 +346,7 @@ impl Reader {
             }
         } else {
             assert!(gap.from >= self.received, "told up to {} already: {gap:?}", self.received);
-            if let Some(due) = log.next_due(self.key, self.told) {
+            if let Some(due) = self.next_due(log, self.told) {
                 assert!(due.seq() > gap.from, "told up to {}, a hole before the gap: {due:?} {gap:?}", self.told);
             }
             if gap.cause != GapCause::Unread {
@@ -324,13 +357,18 @@ impl Reader {
         self.check_slow(gap, log, settings);
         self.told = self.told.max(gap.to);
         self.received = gap.to;
-        let lost = log.between(self.key, gap.from, gap.to);
+        let mut lost = log.between(self.key, gap.from, gap.to).to_vec();
+        if gap.cause == GapCause::Conflated {
+            // Of one that chooses, those that it would have got.
+            lost.retain(|event| self.is_mine(event));
+        }
         if let Some(missed) = gap.missed {
             assert_eq!(missed, lost.len() as u64, "{gap:?} holds {lost:?}");
             assert!(missed == 0 || !log.lost_between(gap.from, gap.to), "a number where the source lost more: {gap:?}");
         }
         let kept = self.kept(log, settings);
-        let kept = if self.slow == Slow::Latest { kept.last() } else { kept.first() };
+        let skips = self.slow == Slow::Latest && gap.cause != GapCause::Retention;
+        let kept = if skips { kept.iter().rfind(|event| self.is_mine(event)) } else { kept.first() };
         if let (Some((first_kept, _)), Some((last_lost, _))) = (kept, lost.last()) {
             assert!(last_lost < first_kept, "retention keeps from {first_kept} on: {gap:?}");
         }
@@ -350,14 +388,19 @@ impl Reader {
         if is_conflated && !log.lost_between(gap.from, gap.to) {
             assert!(gap.missed.is_some(), "skipped, and not counted: {gap:?}");
         }
-        let later = log.between(self.key, gap.to, self.last_for_me(log));
+        let last = self.last_for_me(log);
+        let later: Vec<_> = log.between(self.key, gap.to, last).iter().filter(|event| self.is_mine(event)).collect();
+        // One that chooses skips up to the next loss.
+        let first_kept = self.kept(log, settings).first();
+        let is_evicted = first_kept.zip(later.first()).is_some_and(|(kept, next)| next.0 < kept.0);
+        let may_stop = self.chooses && (is_evicted || log.losses(gap.to, last) > 0);
         self.skipped = match gap.cause {
             GapCause::Conflated => Skipped::Yes,
             // A loss of the source, alone or with what was skipped.
             _ if self.slow == Slow::Latest && has_loss => Skipped::Maybe,
             _ => Skipped::No,
         };
-        if is_conflated && !self.kept(log, settings).is_empty() {
+        if is_conflated && !may_stop && !self.kept(log, settings).is_empty() {
             assert_eq!(later.len(), 1, "the newest comes next: {gap:?}, then {later:?}");
         }
         self.has_begun = true;
@@ -367,7 +410,7 @@ impl Reader {
         assert_eq!(self.first, First::Anything, "empty before the gap that is to be told first");
         assert!(self.snapshot.is_none(), "empty within a snapshot: {:?}", self.snapshot);
         assert!(self.end.is_none(), "empty, not closed: {:?}", self.end);
-        assert_eq!(log.next_due(self.key, self.told), None, "told up to {}; empty, but owed", self.told);
+        assert_eq!(self.next_due(log, self.told), None, "told up to {}; empty, but owed", self.told);
         let here = Position::new(settings.epoch, log.last.max(self.told));
         assert_eq!(self.sub.position(), here, "a reader that has read all stands where the hub does");
         if !self.ahead {
@@ -386,7 +429,9 @@ impl Reader {
             // Whoever comes back with it is told of the loss, and of all of it.
             let position = self.sub.position();
             assert_eq!(position.epoch(), settings.epoch);
-            assert!(position.seq() <= self.told && log.between(self.key, position.seq(), self.told).is_empty());
+            let (from, to) = (position.seq().min(self.told), position.seq().max(self.told));
+            let between = log.between(self.key, from, to);
+            assert!(!between.iter().any(|event| self.is_mine(event)), "{position}, told up to {}: {between:?}", self.told);
             assert_eq!(self.sub.lag(), 0, "nothing will come");
             self.end = Some((self.told, CloseReason::SlowReader));
         }
@@ -394,7 +439,7 @@ impl Reader {
         assert_eq!(closed.reason(), reason);
         assert_eq!(self.sub.close_reason(), Some(reason));
         assert!(self.refused || self.first == First::Anything, "closed before the gap that is to be told first");
-        if let Some(due) = log.next_due(self.key, self.told) {
+        if let Some(due) = self.next_due(log, self.told) {
             assert!(due.seq() > *last, "told up to {}, published up to {last}; closed, but owed: {due:?}", self.told);
         }
         self.finished = true;
@@ -413,7 +458,7 @@ impl Reader {
         }
         assert_eq!(position.epoch(), settings.epoch);
         let seq = position.seq();
-        match log.next_due(self.key, self.told) {
+        match self.next_due(log, self.told) {
             Some(due) => assert!(seq < due.seq(), "told up to {}: position {seq} is past {due:?}", self.told),
             None => assert!(seq <= log.last.max(self.told), "position {seq} is past the hub's {}", log.last),
         }
@@ -429,7 +474,7 @@ impl Reader {
         let last = self.last_for_me(log);
         let from = self.told.max(self.born);
         let unread = (log.between(self.key, from, last).len() + log.losses(from, last)) as u64;
-        let kept = self.kept(log, settings).iter().filter(|(seq, _)| *seq > self.told).count() as u64;
+        let kept = self.kept(log, settings).iter().filter(|event| event.0 > self.told && self.is_mine(event)).count() as u64;
         let lag = self.sub.lag();
         assert!(
             kept <= lag && lag <= unread,
@@ -457,11 +502,25 @@ impl Reader {
         }
     }
 
-    /// Whether an event under `seq` is one that it waits for.
-    pub(crate) fn waits_for(&self, seq: u64) -> Wakes {
+    /// Whether it waits for one of these events of its key, which were published just now, and `looked` at one by one.
+    pub(crate) fn waits_for(&self, news: &[(u64, usize)], looked: bool) -> Wakes {
+        let is_new = |event: &&(u64, usize)| event.0 > self.told;
+        if !self.counted || news.is_empty() {
+            Wakes::MustNot
+        } else if news.iter().filter(is_new).any(|event| self.is_mine(event)) {
+            Wakes::Must
+        } else if self.chooses && looked {
+            Wakes::MustNot
+        } else {
+            Wakes::May
+        }
+    }
+
+    /// Whether it waits for a loss that ends at `end`.
+    pub(crate) fn waits_for_loss(&self, end: u64) -> Wakes {
         if !self.counted {
             Wakes::MustNot
-        } else if seq > self.told {
+        } else if end > self.told {
             Wakes::Must
         } else {
             Wakes::May

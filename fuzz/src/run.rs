@@ -128,7 +128,7 @@ impl<'a> Run<'a> {
                     self.readers.push(reader);
                 }
             }
-            Op::Subscribe(key, start, form, slow) => self.subscribe(key.into(), start, form, slow),
+            Op::Subscribe(key, start, form, slow, chooses) => self.subscribe(key.into(), start, form, slow, chooses),
             Op::SubscribeWithSnapshot(key, items, fail) => self.subscribe_with_snapshot(key.into(), items.into(), fail),
             Op::Sweep(half_hours) => self.sweep(half_hours.into()),
             Op::WaitForReader(key) => self.wait_for_reader(key.into()),
@@ -146,7 +146,10 @@ impl<'a> Run<'a> {
             Ok(published) => self.was_published(key, seq, value, published),
             Err(error) => assert!(self.ended.is_some(), "number {seq} rises: {error:?}"),
         }
-        self.check_wakes(|reader| if reader.key == key { reader.waits_for(seq) } else { Wakes::MustNot });
+        let by_count_only = self.settings.by_count_only();
+        self.check_wakes(
+            |reader| if reader.key == key { reader.waits_for(&[(seq, value)], by_count_only) } else { Wakes::MustNot },
+        );
     }
 
     fn was_published(&mut self, key: usize, seq: u64, value: usize, published: Published) {
@@ -200,8 +203,10 @@ impl<'a> Run<'a> {
         }
         assert_eq!(published.seq, self.log.last);
         assert_eq!(published.readers, readers);
-        let last = self.log.last;
-        self.check_wakes(|reader| if keys.contains(&reader.key) { reader.waits_for(last) } else { Wakes::MustNot });
+        let (first, last) = (self.log.last - u64::from(count), self.log.last);
+        let news: Vec<_> = (0..KEYS.len()).map(|key| self.log.between(key, first, last).to_vec()).collect();
+        // Retention may be faster than the one look at the end.
+        self.check_wakes(|reader| reader.waits_for(&news[reader.key], false));
     }
 
     fn publish_not_rising(&mut self, by: u64) {
@@ -239,10 +244,10 @@ impl<'a> Run<'a> {
             Some(Err(error)) => panic!("a loss ahead: {error:?}"),
             None => return,
         }
-        self.check_wakes(|reader| reader.waits_for(end));
+        self.check_wakes(|reader| reader.waits_for_loss(end));
     }
 
-    fn subscribe(&mut self, key: usize, at: StartAt, form: Form, slow: Slow) {
+    fn subscribe(&mut self, key: usize, at: StartAt, form: Form, slow: Slow, chooses: bool) {
         if self.readers.len() == MAX_READERS {
             return;
         }
@@ -256,17 +261,25 @@ impl<'a> Run<'a> {
             Start::After(position) if self.numbering == Numbering::Own => position.seq().min(self.log.last),
             Start::After(position) => position.seq(),
         };
-        let sub = match (start, form) {
-            (Start::Next, Form::Borrowed) => self.hub.subscribe(KEYS[key]),
-            (Start::Next, Form::Owned) => self.hub.subscribe_owned(KEYS[key].to_owned()),
-            (_, Form::Borrowed) => self.hub.subscribe_from(KEYS[key], start),
-            (_, Form::Owned) => self.hub.subscribe_owned_from(KEYS[key].to_owned(), start),
+        let (hub, name) = (&self.hub, KEYS[key]);
+        let sub = match (chooses, start, form) {
+            (false, Start::Next, Form::Borrowed) => hub.subscribe(name),
+            (false, Start::Next, Form::Owned) => hub.subscribe_owned(name.to_owned()),
+            (false, _, Form::Borrowed) => hub.subscribe_from(name, start),
+            (false, _, Form::Owned) => hub.subscribe_owned_from(name.to_owned(), start),
+            (true, Start::Next, Form::Borrowed) => hub.subscribe_where(name, Payload::is_chosen),
+            (true, Start::Next, Form::Owned) => hub.subscribe_owned_where(name.to_owned(), Payload::is_chosen),
+            (true, _, Form::Borrowed) => hub.subscribe_where_from(name, start, Payload::is_chosen),
+            (true, _, Form::Owned) => hub.subscribe_owned_where_from(name.to_owned(), start, Payload::is_chosen),
         };
         assert_eq!(sub.key(), KEYS[key]);
         let born = self.lives[key].map_or(self.log.last, |life| life.born);
         // Where losses stand among the events, what is newest may be one.
         let told = if start == Start::Latest && self.log.losses(born, self.log.last) > 0 { sub.position().seq() } else { told };
         let mut reader = Reader::new(sub, key, born, told, &self.log);
+        if chooses {
+            reader = reader.choosing();
+        }
         match start {
             Start::After(position) if position.epoch() != self.settings.epoch => {
                 reader = reader.expecting(GapCause::OtherEpoch, position)

@@ -137,6 +137,11 @@ impl<T> Chain<T> {
         self.last.store(floor, Ordering::Relaxed);
     }
 
+    /// Retained entries from number `next` on.
+    pub(crate) fn lag(&self, next: u64) -> u64 {
+        self.word.observe().count().saturating_sub(next.max(self.head()))
+    }
+
     /// Retained entries.
     pub(crate) fn retained(&self) -> u64 {
         self.word.observe().count().saturating_sub(self.head())

@@ -66,6 +66,21 @@ const NONE: u8 = u8::MAX;
 /// References taken at once for events that are handed out owned.
 const CREDITS: u8 = 32;
 
+/// Before an event that a reader has stepped over: a place to come back to.
+pub(crate) struct Stand<T> {
+    block: BlockRef<T>,
+    index: u64,
+    /// The seq before it.
+    seq: u64,
+}
+
+impl<T> Stand<T> {
+    /// The number of the event.
+    pub(crate) fn number(&self) -> u64 {
+        self.block.base() + self.index
+    }
+}
+
 /// A cursor in the chain of `home`. A sleeping reader holds one block, or none.
 pub(crate) struct Reader<H, T> {
     home: H,
@@ -201,6 +216,41 @@ impl<H: Home<T>, T> Reader<H, T> {
             self.skips = false;
             return Step::Event;
         }
+    }
+
+    /// Takes back the last step, which was to an event or a mark: `seq` is what it was before.
+    pub(crate) fn step_back(&mut self, seq: u64) {
+        self.current = NONE;
+        self.next -= 1;
+        self.seq = seq;
+    }
+
+    /// Takes back a step that told of a loss: it is told again, and what is lost until then with it.
+    pub(crate) fn go_back(&mut self, next: u64, seq: u64) {
+        self.leave();
+        self.next = next;
+        self.seq = seq;
+    }
+
+    /// The place before the event that the last step was to; `seq` is what it was before. An old place is taken over.
+    pub(crate) fn stand(&self, seq: u64, old: Option<Stand<T>>) -> Option<Stand<T>> {
+        let block = self.block.as_ref()?;
+        let is_same = old.as_ref().is_some_and(|old| std::ptr::eq(old.block.as_ptr(), block.as_ptr()));
+        let kept = if is_same { old.map(|old| old.block) } else { None };
+        let block = kept.unwrap_or_else(|| BlockRef::clone(block));
+        Some(Stand { index: self.next - 1 - block.base(), block, seq })
+    }
+
+    /// Goes back there. With `skips` nothing before the event is to be delivered; the answer is the seq up to which nothing is.
+    pub(crate) fn return_to(&mut self, stand: Stand<T>, skips: bool) -> u64 {
+        self.current = NONE;
+        self.next = stand.number();
+        self.seq = if skips { Self::entry_of(&stand.block, stand.index).seq() - 1 } else { stand.seq };
+        if self.block.as_ref().is_none_or(|block| !std::ptr::eq(block.as_ptr(), stand.block.as_ptr())) {
+            self.leave();
+            self.block = Some(stand.block);
+        }
+        self.seq
     }
 
     /// Goes to the newest event, so that it is what comes next, and tells what lies before it as lost. `None`: nothing does, since it comes
@@ -405,9 +455,7 @@ impl<H: Home<T>, T> Reader<H, T> {
 
     /// Retained entries that were not read yet.
     pub(crate) fn lag(&self) -> u64 {
-        let chain = self.home.chain();
-        let count = chain.word.observe().count();
-        count.saturating_sub(self.next.max(chain.head()))
+        self.home.chain().lag(self.next)
     }
 }
 

@@ -1,8 +1,9 @@
-//! What most subscriptions do not have: something to be told before the topic is read, another way to be slow, an end.
+//! What most subscriptions do not have: something to be told before the topic is read, another way to be slow, a predicate, an end.
 
 use std::fmt;
 
-use crate::{Closed, Event, Gap, Position, sync::PlainArc};
+use super::watch::Watch;
+use crate::{Closed, Event, Gap, Key, Position, sync::PlainArc};
 
 /// What a reader gets that does not keep up; set by [`Subscription::slow`](crate::Subscription::slow).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,7 +22,7 @@ pub enum Slow {
 }
 
 /// What is told before the topic is read, and at the end.
-pub(super) struct Extra<T> {
+pub(super) struct Extra<K: Key, T: Send + Sync + 'static> {
     pub(super) gap: Option<Untold>,
     pub(super) snapshot: Option<Snapshot<T>>,
     pub(super) closed: Option<Closed>,
@@ -32,6 +33,7 @@ pub(super) struct Extra<T> {
     pub(super) is_due: bool,
     /// It left its topic when it ended, and not when it is dropped.
     pub(super) has_left: bool,
+    pub(super) watch: Option<Watch<K, T>>,
 }
 
 /// A gap that is still to be told, and the position with which the reader came: until it is told, coming back means coming with that.
@@ -40,11 +42,11 @@ pub(crate) struct Untold {
     pub(crate) came: Position,
 }
 
-impl<T> Extra<T> {
+impl<K: Key, T: Send + Sync + 'static> Extra<K, T> {
     /// Whether a subscription is the same without it.
     pub(super) fn is_plain(&self) -> bool {
         let tells = self.gap.is_some() || self.snapshot.is_some() || self.closed.is_some();
-        !tells && self.slow == Slow::Gap
+        !tells && self.slow == Slow::Gap && self.watch.is_none()
     }
 
     /// The position, while something that comes before the topic's events is still to be told.
@@ -55,9 +57,18 @@ impl<T> Extra<T> {
     }
 }
 
-impl<T> Default for Extra<T> {
+impl<K: Key, T: Send + Sync + 'static> Default for Extra<K, T> {
     fn default() -> Self {
-        Self { gap: None, snapshot: None, closed: None, ended_at: None, slow: Slow::default(), is_due: false, has_left: false }
+        Self {
+            gap: None,
+            snapshot: None,
+            closed: None,
+            ended_at: None,
+            slow: Slow::default(),
+            is_due: false,
+            has_left: false,
+            watch: None,
+        }
     }
 }
 
@@ -69,11 +80,13 @@ pub(super) struct Snapshot<T> {
     pub(super) gap: Option<Untold>,
 }
 
-impl<T> fmt::Debug for Extra<T> {
+impl<K: Key, T: Send + Sync + 'static> fmt::Debug for Extra<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extra")
             .field("gap", &self.gap.as_ref().map(|untold| untold.gap))
             .field("closed", &self.closed)
+            .field("slow", &self.slow)
+            .field("watch", &self.watch)
             .finish_non_exhaustive()
     }
 }

@@ -28,7 +28,9 @@
 mod arrivals;
 mod budget;
 mod builder;
+mod choosing;
 mod extra;
+mod filter;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg_attr(not(test), expect(dead_code, reason = "subscribe_matching comes next"))]
@@ -45,6 +47,7 @@ mod stats;
 mod subscription;
 mod topic;
 mod waiting;
+mod watch;
 mod writer;
 
 use std::{borrow::Borrow, error::Error, fmt, future::Future, hash::Hash, marker::PhantomData, time::Instant};

@@ -433,6 +433,12 @@ impl<K, T> Pulse<K, T> {
         }
     }
 
+    /// A reader whose predicate accepted something is woken.
+    pub(crate) fn count_wake(&self, topic: &Topic<K, T>) {
+        self.tallies.wakes.add(1);
+        self.count(topic, |counts| &counts.wakes);
+    }
+
     fn count_woken(&self, topic: &Topic<K, T>, fan_outs: u64, woken: &Woken) {
         if self.counts_topics {
             let counts = topic.waiters.counts();
@@ -643,8 +649,7 @@ impl<K, T> Pulse<K, T> {
         }
         let (mut looks, mut passes) = (0, 0);
         loop {
-            let budget =
-                if is_alive { BATCH.saturating_sub(sets + usize::try_from(woken.wakes).unwrap_or(BATCH)) } else { usize::MAX };
+            let budget = if is_alive { BATCH.saturating_sub(sets + woken.spent()) } else { usize::MAX };
             if budget == 0 {
                 break;
             }

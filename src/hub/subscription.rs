@@ -10,9 +10,11 @@ use std::{
 use super::{
     RelayHandle,
     extra::{Extra, Slow, Snapshot, Untold},
+    filter::Predicate,
     shared::{FirstPanic, Shared},
     topic::TopicArc,
     waiting::{Finding, Parking, Recv},
+    watch::Watch,
 };
 use crate::{
     CloseReason, Closed, Event, Gap, GapCause, Key, Position, Received, ReceivedRef, RecvTimeoutError, TryRecvError,
@@ -45,7 +47,7 @@ pub struct Subscription<K: Key, T: Send + Sync + 'static> {
     /// `tag` holds its `Parking`, `run` its results in a row.
     pub(super) reader: Reader<TopicArc<K, T>, T>,
     /// What most subscriptions do not have.
-    extra: Option<Box<Extra<T>>>,
+    pub(super) extra: Option<Box<Extra<K, T>>>,
 }
 
 /// A step with what it needs of the snapshot.
@@ -73,6 +75,15 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         let mut refused = Self::new(shared, reader, None);
         refused.extra = Some(Box::new(Extra { closed: Some(Closed::new(reason)), ended_at: Some(came), ..Extra::default() }));
         refused
+    }
+
+    /// With a predicate, before anything was received.
+    pub(crate) fn chosen_by(mut self, predicate: Predicate<T>) -> Self {
+        if !self.is_refused() {
+            let watch = Watch::new(&self.shared, self.topic(), predicate);
+            self.extra.get_or_insert_default().watch = Some(watch);
+        }
+        self
     }
 
     /// Whether it was over before it began.
@@ -461,18 +472,19 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         // First: what is appended later than this may be unread, and is not covered.
         let completed = self.shared.pulse.progress.completed();
         let state = self.topic().chain.word.observe();
-        let reads_all = self.reader.next() >= state.count();
+        let (next, seq) = self.stands();
+        let reads_all = next >= state.count();
         let epoch = self.shared.config.epoch;
         if let Some(position) = self.extra.as_ref().and_then(|extra| extra.position(epoch)) {
             return position;
         }
         let seq = if !reads_all {
-            self.reader.seq()
+            seq
         } else if state.is_dead() {
             // What the hub published later, this key's reader may have missed.
-            self.topic().ending().map_or(0, |ending| ending.seq).max(self.reader.seq())
+            self.topic().ending().map_or(0, |ending| ending.seq).max(seq)
         } else {
-            completed.max(self.reader.seq())
+            completed.max(seq)
         };
         Position::new(epoch, seq)
     }
@@ -491,7 +503,13 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// ```
     #[must_use]
     pub fn lag(&self) -> u64 {
-        if self.has_left() { 0 } else { self.reader.lag() }
+        if self.has_left() { 0 } else { self.topic().chain.lag(self.stands().0) }
+    }
+
+    /// The number of the next entry that it looks at, and the seq before it.
+    fn stands(&self) -> (u64, u64) {
+        let away = self.extra.as_ref().and_then(|extra| extra.watch.as_ref()?.stands());
+        away.unwrap_or_else(|| (self.reader.next(), self.reader.seq()))
     }
 
     fn has_left(&self) -> bool {
@@ -531,7 +549,13 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// The next thing; `None`: nothing now.
     #[inline]
     pub(super) fn find(&mut self) -> Option<Result<Found, Closed>> {
-        if self.extra.is_some() { self.find_with_extra() } else { self.find_next() }
+        self.find_within(u32::MAX)
+    }
+
+    /// The same, but `None` also after looking at `most` events that a predicate rejects: `is_tired` then.
+    #[inline]
+    pub(super) fn find_within(&mut self, most: u32) -> Option<Result<Found, Closed>> {
+        if self.extra.is_some() { self.find_with_extra(most) } else { self.find_next() }
     }
 
     #[inline]
@@ -544,22 +568,26 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     }
 
     #[inline(never)]
-    fn find_with_extra(&mut self) -> Option<Result<Found, Closed>> {
+    fn find_with_extra(&mut self, most: u32) -> Option<Result<Found, Closed>> {
         let found = self.find_extra();
         if found.is_some() {
             return found;
         }
-        let conflates = self.extra.as_mut().is_some_and(|extra| extra.slow == Slow::Latest && !std::mem::take(&mut extra.is_due));
-        if conflates {
-            if let Some(lost) = self.reader.conflate() {
-                return Some(self.find_slow(Step::Lost(lost)));
+        if let Some(extra) = &mut self.extra {
+            if extra.watch.is_some() {
+                return self.find_chosen(most);
+            }
+            if extra.slow == Slow::Latest && !std::mem::take(&mut extra.is_due) {
+                if let Some(lost) = self.reader.conflate() {
+                    return Some(self.find_slow(Step::Lost(lost)));
+                }
             }
         }
         self.find_next()
     }
 
     #[cold]
-    fn find_slow(&mut self, step: Step) -> Result<Found, Closed> {
+    pub(super) fn find_slow(&mut self, step: Step) -> Result<Found, Closed> {
         let gap = match step {
             Step::Lost(lost) => {
                 if let Some(extra) = &mut self.extra {
@@ -581,7 +609,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         Ok(Found::Gap(gap))
     }
 
-    fn tell(&self, gap: &Gap) {
+    pub(super) fn tell(&self, gap: &Gap) {
         self.shared.pulse.tallies.gaps.add(1);
         self.shared.pulse.count(self.topic(), |counts| &counts.gaps);
         // A reader that conflates is told of gaps about as often as of events.
@@ -599,7 +627,7 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     /// Ends by what happened to this reader alone, at this seq. The topic is left first, so that whoever keeps hold of a subscription that
     /// is over keeps nothing else.
     #[cold]
-    fn end_early(&mut self, seq: u64, reason: CloseReason) -> Closed {
+    pub(super) fn end_early(&mut self, seq: u64, reason: CloseReason) -> Closed {
         let closed = self.end(reason);
         let position = Position::new(self.shared.config.epoch, seq);
         trace::ended_early(closed.reason(), position);
@@ -612,8 +640,15 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
 
     /// Leaves the topic.
     fn leave(&mut self) {
-        // The drop of the waker is user code, and must not keep the reader from leaving.
+        // The drop of a waker or predicate is user code, and must not keep the reader from leaving.
         let mut panics = FirstPanic::default();
+        if let Some(mut watch) = self.extra.as_mut().and_then(|extra| extra.watch.take()) {
+            let is_here = watch.leave(&mut self.reader, &mut panics);
+            panics.run(|| drop(watch));
+            if !is_here {
+                return panics.go_on();
+            }
+        }
         panics.run(|| self.unpark());
         panics.run(|| self.reader.leave());
         panics.run(|| self.give_slot_back());

@@ -12,16 +12,19 @@ use super::{
     shared::{FirstPanic, Shared},
     subscription::{Found, Subscription},
     topic::TopicArc,
+    watch::Watch,
 };
 use crate::{
     Closed, Key, Received,
     sync::{Arc, PlainArc, thread},
-    wake::{Lane, SlotId},
+    wake::{FilterLane, Lane, SlotId},
 };
 
 #[cfg(not(feature = "tokio"))]
 /// Results in a row after which a reader lets others run once.
 const RUN: u8 = 128;
+/// Events that a reader's predicate rejects in a row after which it lets others run once.
+const LOOKS: u32 = 1024;
 
 /// The lane that a reader parks in as a task, its slot there if it has one, and whether it is known to be parked there.
 ///
@@ -90,11 +93,15 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             return Poll::Pending;
         }
         loop {
-            if let Some(found) = self.find() {
+            if let Some(found) = self.find_within(LOOKS) {
                 #[cfg(feature = "tokio")]
                 budget.made_progress();
                 self.reader.run = self.reader.run.wrapping_add(1);
                 return Poll::Ready(found);
+            }
+            if self.watch().is_some_and(|watch| watch.is_tired) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             if self.park(cx.waker()) {
                 self.reader.run = 0;
@@ -103,8 +110,17 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         }
     }
 
+    fn watch(&mut self) -> Option<&mut Watch<K, T>> {
+        self.extra.as_mut()?.watch.as_mut()
+    }
+
     /// Parks, having read all. False: something came.
     fn park(&mut self, waker: &Waker) -> bool {
+        if self.extra.is_some() {
+            if let Some(is_parked) = self.park_watching(FilterLane::Tasks, waker) {
+                return is_parked;
+            }
+        }
         let parking = Parking(self.reader.tag);
         let (parking, slot) = parking.slot().map_or_else(|| self.take_slot(parking), |slot| (parking, slot));
         // Before anything of the user's runs: whatever it does, the slot is ours to give back.
@@ -116,6 +132,13 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             self.reader.tag &= !Parking::PARKED;
         }
         is_parked
+    }
+
+    /// As `park`; `None`: it has no predicate.
+    fn park_watching(&mut self, lane: FilterLane, waker: &Waker) -> Option<bool> {
+        let Self { reader, extra, .. } = self;
+        let watch = extra.as_mut()?.watch.as_mut()?;
+        Some(watch.park(reader, lane, waker))
     }
 
     #[cold]
@@ -134,6 +157,10 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
 
     /// Takes the waker back, if it is still there.
     pub(super) fn unpark(&mut self) {
+        let Self { reader, extra, .. } = self;
+        if let Some(watch) = extra.as_mut().and_then(|extra| extra.watch.as_mut()) {
+            return watch.unpark(reader);
+        }
         let parking = Parking(self.reader.tag);
         if !parking.is_parked() {
             return;
@@ -160,6 +187,9 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         }
         // A waker of a task that waited here before is not needed any more.
         self.unpark();
+        if self.watch().is_some() {
+            return self.block_watching(deadline);
+        }
         let mut blocked = Blocked::new(&self.shared, self.topic());
         loop {
             if let Some(found) = self.find() {
@@ -178,6 +208,30 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             if left.is_some_and(|left| left.is_zero()) {
                 // What came since the last look is received, and not timed out.
                 return self.find().transpose();
+            }
+        }
+    }
+}
+
+impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
+    /// As `block_until`, with a predicate: what comes is offered to each such reader, so nobody hands anything on.
+    fn block_watching(&mut self, deadline: Option<Instant>) -> Result<Option<Found>, Closed> {
+        let waker = Waker::from(PlainArc::new(Unpark(thread::current())));
+        loop {
+            if let Some(found) = self.find() {
+                return found.map(Some);
+            }
+            if self.park_watching(FilterLane::Threads, &waker) == Some(false) {
+                continue;
+            }
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => thread::park(),
+                Some(left) if !left.is_zero() => thread::park_timeout(left),
+                Some(_) => {
+                    self.unpark();
+                    // What came since the last look is received, and not timed out.
+                    return self.find().transpose();
+                }
             }
         }
     }

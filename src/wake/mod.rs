@@ -34,6 +34,10 @@
 //!   next two. So a wake that is given is never swallowed, and the publisher gives one. Whoever is woken by a pass that stops may be faster
 //!   than the pass: of whom it has not come to, or cannot wake any more, the summaries tell before it takes anybody's P off.
 //!
+//! * **W6 Predicates.** What lies in their slots is no waker: a fan-out takes it out as one, and what came is looked at outside of every lock,
+//!   perhaps by user code, before anybody is woken (`hub/filter.rs`). Those of tasks are told of by PARKED, so that a relay serves them within its budget;
+//!   those of blocked threads, which depend on no relay, by ASIDE.
+//!
 //! # The relay
 //! * **W4 Ring.** Only the hub's writer, in its exclusive section, pushes; only who has the turn takes out. A cell is the producer's until its
 //!   item is counted in `pushed`, and the consumer's until the item is counted in `taken`.
@@ -47,6 +51,7 @@
 //! * **R4 Asleep.** ASLEEP is in that word, too: of a push and a relay that falls asleep, its waker laid ready, one comes second and knows.
 //! * **R5 Bound lanes.** As R1, with a word for each lane: 0, or DIRTY where an event came since the relay took the lane from its list.
 
+mod filter;
 mod group;
 mod member;
 mod members;
@@ -57,6 +62,7 @@ mod slots;
 mod visitors;
 mod waiters;
 
+pub(crate) use filter::{FilterRef, Offer};
 pub(crate) use member::{Core, Member};
 pub(crate) use members::Parking;
 pub(crate) use ring::{Pushed, Ring};
@@ -64,4 +70,4 @@ pub(crate) use row::Woken;
 #[cfg(keywake_loom)]
 pub use slots::ModelledSlots;
 pub(crate) use slots::SlotId;
-pub(crate) use waiters::{Bell, Counts, Lane, Pass, Waiters};
+pub(crate) use waiters::{Bell, Counts, FilterLane, Lane, Pass, Waiters};

@@ -70,6 +70,8 @@ pub(crate) struct Woken {
     pub(crate) wakes: u64,
     /// Wakes given to a reader that had already seen all: the bookkeeping's own check, always 0.
     pub(crate) empty: u64,
+    /// Predicates' readers that were offered what came; they count their wakes by themselves.
+    pub(crate) offers: u64,
     /// The payload of the first waker that panicked; the others were woken all the same.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
     /// Somebody stays parked, having seen all.
@@ -82,10 +84,22 @@ impl Woken {
     /// What another one did, too.
     pub(crate) fn add(&mut self, other: Self) {
         self.wakes += other.wakes;
+        self.offers += other.offers;
         self.empty += other.empty;
         self.left |= other.left;
         self.panic = self.panic.take().or(other.panic);
         other.later.into_iter().for_each(|waker| self.later.push(waker));
+    }
+
+    /// What this spent of a budget.
+    pub(crate) fn spent(&self) -> usize {
+        usize::try_from(self.wakes + self.offers).unwrap_or(usize::MAX)
+    }
+
+    /// Adds what was done with readers that have a predicate: what counts as a wake there is an offer.
+    pub(super) fn add_offered(&mut self, mut offered: Self) {
+        offered.offers = std::mem::take(&mut offered.wakes);
+        self.add(offered);
     }
 
     /// Wakes them all. They are user code: a panic of one must not cost the others their wake.

@@ -3,6 +3,7 @@
 use std::{fmt, ptr, task::Waker};
 
 use super::{
+    filter::FilterRef,
     member::Member,
     members::{Members, Parking},
     rest::publish_once,
@@ -48,6 +49,15 @@ pub(crate) enum Lane {
     Bound(u8),
 }
 
+/// Where a reader with a predicate parks. It is not woken, but offered what came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterLane {
+    /// It waits as a task: as a task is woken it is offered what came, and it is told of by the same bit of the word.
+    Tasks,
+    /// Its thread is blocked, and depends on no relay: by the publisher.
+    Threads,
+}
+
 /// See the module.
 pub(crate) struct Waiters {
     tasks: Slots<Waker>,
@@ -56,9 +66,12 @@ pub(crate) struct Waiters {
 
 /// The other lanes.
 struct More {
-    /// Which of them somebody may be parked in: bit 0 threads, bit 1 + n the bound lane n.
+    /// Which of them somebody may be parked in: bit 0 threads, bit 1 threads with a predicate, bit 2 + n the bound lane n.
     parked: AtomicU64,
     threads: Slots<Waker>,
+    thread_filters: Slots<FilterRef>,
+    /// Told of as tasks are.
+    task_filters: Slots<FilterRef>,
     bound: AtomicPtr<BoundLane>,
     /// Told of by a bit of the topic's word, and not by `parked`.
     sets: Members,
@@ -88,11 +101,12 @@ struct BoundLane {
 }
 
 const THREADS: u64 = 1;
+const THREAD_FILTERS: u64 = 2;
 
 const DIRTY: u64 = 1;
 
 const fn bound_bit(lane: u8) -> u64 {
-    2 << lane
+    4 << lane
 }
 
 /// Bound lanes that the publisher found somebody in, to be told their relays.
@@ -128,6 +142,8 @@ impl Waiters {
         publish_once(&self.more, || More {
             parked: AtomicU64::new(0),
             threads: Slots::new(),
+            thread_filters: Slots::new(),
+            task_filters: Slots::new(),
             bound: AtomicPtr::new(ptr::null_mut()),
             sets: Members::new(),
             counts: Counts::default(),
@@ -222,6 +238,57 @@ impl Waiters {
         self.slots(lane).is_some_and(|slots| slots.take(id))
     }
 
+    fn filters(&self, lane: FilterLane) -> &Slots<FilterRef> {
+        let more = self.more_or_make();
+        match lane {
+            FilterLane::Tasks => &more.task_filters,
+            FilterLane::Threads => &more.thread_filters,
+        }
+    }
+
+    /// Gives out a slot for a reader with a predicate.
+    pub(crate) fn take_filter_slot(&self, lane: FilterLane) -> SlotId {
+        self.filters(lane).take_slot()
+    }
+
+    /// Takes it back; nothing lies there.
+    pub(crate) fn return_filter_slot(&self, lane: FilterLane, id: SlotId) {
+        self.filters(lane).return_slot(id);
+    }
+
+    /// As `park`, for a reader with a predicate that has looked at `count` events.
+    pub(crate) fn park_filter(
+        &self,
+        lane: FilterLane,
+        id: SlotId,
+        first: bool,
+        word: &Word,
+        count: u64,
+        filter: &FilterRef,
+    ) -> bool {
+        let more = self.more_or_make();
+        let slots = self.filters(lane);
+        if slots.put(id, first, count, filter) == Put::Coming {
+            return true;
+        }
+        let waiting = if lane == FilterLane::Tasks {
+            Waiting::TASKS
+        } else {
+            more.mention(THREAD_FILTERS, first);
+            Waiting::ASIDE
+        };
+        if say_unless_told(word, first, count, waiting) {
+            return true;
+        }
+        slots.take(id);
+        false
+    }
+
+    /// Takes out what a reader with a predicate parked, if it still lies there.
+    pub(crate) fn unpark_filter(&self, lane: FilterLane, id: SlotId) {
+        self.filters(lane).take(id);
+    }
+
     /// Wakes every task that was parked before and has something to read; once the topic is closed, every parked task.
     ///
     /// Any number of these may run at once: a slot is woken by the one that turns its P into H. No lock is held.
@@ -231,16 +298,31 @@ impl Waiters {
             let target = target_of(word.take(Waiting::TASKS));
             woken.left = false;
             self.tasks.wake_behind(target, &mut Place::default(), usize::MAX, woken);
+            if let Some(more) = self.more() {
+                offer_behind(&more.task_filters, target, &mut Place::default(), usize::MAX, woken);
+            }
             if !woken.left || say_left(word, Waiting::TASKS, target) {
                 return;
             }
         }
     }
 
-    /// One part of the same, for the relay: at most `budget` wakes. The pass is made by `Pass::begin`.
+    /// One part of the same, for the relay: at most `budget` wakes and offers. The pass is made by `Pass::begin`.
     pub(crate) fn wake_some_tasks(&self, pass: &mut Pass, budget: usize, woken: &mut Woken) -> bool {
         woken.left = false;
-        let is_through = self.tasks.wake_behind(pass.target, &mut pass.place, budget, woken);
+        let mut is_through = pass.is_at_filters;
+        let mut budget = budget;
+        if !is_through {
+            let before = woken.wakes;
+            is_through = self.tasks.wake_behind(pass.target, &mut pass.place, budget, woken);
+            budget = budget.saturating_sub(usize::try_from(woken.wakes - before).unwrap_or(budget));
+        }
+        if is_through {
+            if let Some(more) = self.more() {
+                pass.is_at_filters = true;
+                is_through = offer_behind(&more.task_filters, pass.target, &mut pass.place, budget, woken);
+            }
+        }
         pass.left |= woken.left;
         is_through
     }
@@ -248,22 +330,28 @@ impl Waiters {
     /// Wakes one thread, which wakes the next, and tells which bound lanes somebody is parked in.
     #[cold]
     pub(crate) fn wake_aside(&self, word: &Word, woken: &mut Woken) -> BoundLanes {
-        let Some(more) = self.more() else { return BoundLanes(0) };
+        // First: whoever finds ASIDE by this finds the lanes. (The append that met it acquired nothing.)
         let state = word.take(Waiting::ASIDE);
+        let Some(more) = self.more() else { return BoundLanes(0) };
         // AcqRel (pairs with `mention`): as the summary of a group, one level up.
         let lanes = more.parked.swap(0, Ordering::AcqRel);
         if lanes & THREADS != 0 {
             let budget = if state.is_closed() { usize::MAX } else { 1 };
             more.wake(&more.threads, THREADS, word, budget, woken);
         }
-        let bound = lanes & !THREADS;
+        if lanes & THREAD_FILTERS != 0 {
+            let mut offered = Woken::default();
+            more.wake(&more.thread_filters, THREAD_FILTERS, word, usize::MAX, &mut offered);
+            woken.add_offered(offered);
+        }
+        let bound = lanes & !(THREADS | THREAD_FILTERS);
         if bound != 0 {
             // They stay told until they are woken, so that a publish that finds their relay overdue comes here.
             // AcqRel (pairs with `begin_bound` and `wake_bound`): as `mention`.
             more.parked.fetch_or(bound, Ordering::AcqRel);
             word.say(Waiting::ASIDE);
         }
-        BoundLanes(bound >> 1)
+        BoundLanes(bound >> 2)
     }
 
     /// A thread that was woken, or that finds its waker gone as it leaves, wakes the next ones.
@@ -313,7 +401,7 @@ impl Waiters {
                 lane.queued.fetch_and(!DIRTY, Ordering::AcqRel);
             }
         }
-        Pass { target: target_of(word.observe()), place: Place::default(), left: false }
+        Pass { target: target_of(word.observe()), place: Place::default(), is_at_filters: false, left: false }
     }
 
     /// At most `budget` wakes of it. True: it is through.
@@ -408,6 +496,8 @@ impl Waiters {
 pub(crate) struct Pass {
     target: Target,
     place: Place,
+    /// Those who are just woken have been; now what came is offered to those with a predicate.
+    is_at_filters: bool,
     left: bool,
 }
 
@@ -419,7 +509,7 @@ impl Pass {
 
     /// A pass begins.
     pub(crate) fn begin(word: &Word) -> Self {
-        Self { target: target_of(word.take(Waiting::TASKS)), place: Place::default(), left: false }
+        Self { target: target_of(word.take(Waiting::TASKS)), place: Place::default(), is_at_filters: false, left: false }
     }
 
     /// A pass is through. True: there is a reason for another one, and RUNNING still shows.
@@ -443,6 +533,14 @@ fn lane_bit(lane: Lane) -> u64 {
         Lane::Thread => THREADS,
         Lane::Bound(number) => bound_bit(number),
     }
+}
+
+/// As `wake_behind`; what is counted are no wakes.
+fn offer_behind(slots: &Slots<FilterRef>, target: Target, place: &mut Place, budget: usize, woken: &mut Woken) -> bool {
+    let mut offered = Woken::default();
+    let is_through = slots.wake_behind(target, place, budget, &mut offered);
+    woken.add_offered(offered);
+    is_through
 }
 
 pub(super) fn target_of(state: State) -> Target {
@@ -493,7 +591,7 @@ impl More {
     }
 
     /// Wakes up to `budget` of a lane. Whoever stays parked there is told again, and with it the lane.
-    fn wake(&self, slots: &Slots<Waker>, bit: u64, word: &Word, budget: usize, woken: &mut Woken) {
+    fn wake<P: Parked>(&self, slots: &Slots<P>, bit: u64, word: &Word, budget: usize, woken: &mut Woken) {
         let mut state = word.observe();
         loop {
             let target = target_of(state);

@@ -1,6 +1,7 @@
 //! The contract of every public item, one sentence per test.
 
 mod figures;
+mod filter;
 mod lifecycle;
 mod numbering;
 mod pattern;
