@@ -298,10 +298,10 @@ impl World {
         match op {
             Op::Add(set, key, start) => self.add(set, key_of(key), start),
             Op::Advance(by) => {
-                if let Some(Ends::Source(publisher)) = &mut self.ends {
-                    if by > 0 && publisher.advance_to(self.seq + u64::from(by)).is_ok() {
-                        self.seq += u64::from(by);
-                    }
+                let seq = self.seq + u64::from(by);
+                let Some(Ends::Source(publisher)) = &mut self.ends else { return };
+                if by > 0 && publisher.advance_to(seq).is_ok() {
+                    self.seq = seq;
                 }
             }
             Op::Close(key) => self.close(key_of(key)),
@@ -583,7 +583,7 @@ impl World {
     }
 
     /// It has nothing now: nothing is owed.
-    fn empty(&mut self, index: usize) {
+    fn empty(&self, index: usize) {
         let reading = &self.sets[index];
         for (key, owed) in &reading.owed {
             assert_eq!(owed.foreign, None, "{key}");
