@@ -210,6 +210,7 @@ fn under_load<P: Peer>(crowd: &mut Crowd<P>, time: Duration) -> Run {
     let paced = keep(PER_SECOND, time, || crowd.publish());
     let used = process_cpu() - cpu;
     crowd.settle();
-    let others = used.saturating_sub(paced.own_cpu) + paced.in_calls;
+    let in_calls = paced.own_cpu.mul_f64(paced.in_calls.as_secs_f64() / paced.took.as_secs_f64());
+    let others = used.saturating_sub(paced.own_cpu) + in_calls;
     Run { cpu: others.as_secs_f64() / paced.took.as_secs_f64(), received: crowd.received() - received, paced }
 }
