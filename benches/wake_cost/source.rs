@@ -87,7 +87,7 @@ pub(crate) fn run(context: &Context) -> Vec<Row> {
         }
         let found: Vec<&Found> = fields.iter().map(|field| field.found()).collect();
         for (found, field) in found.iter().zip(&fields) {
-            println!("| {} | {} | {} |", spread.name(), field.name(), found.columns().map(Column::to_string).join(" | "));
+            println!("| {} | {} | {} |", spread.name(), field.name(), found.columns().map(Column::told).join(" | "));
             let columns = found.columns().map(Column::bare).join(",");
             csv += &format!("{keys},{},\"{}\",{columns}\n", if is_zipf { "zipf" } else { "uniform" }, field.name());
             if !is_zipf {
@@ -122,7 +122,7 @@ impl Column {
         format!("{value:.1}")
     }
 
-    fn text(self) -> String {
+    fn told(self) -> String {
         match self {
             Self::Count(value) => rounded(value),
             Self::Nanos(value) => time(value),
