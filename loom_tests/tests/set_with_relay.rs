@@ -1,9 +1,10 @@
 //! With a relay a set is woken, and its position is as safe: the relay marks its members, and moves what it may deliver up to.
 
 use keywake::{Hub, Relay};
-use loom_tests::{KEY, Payload, Payloads, Runner, SetSleeper, builder, model, race, race3};
+use loom_tests::{KEY, Payload, Payloads, Runner, SetSleeper, Sleeper, builder, model, race, race3};
 
 const OTHER: u8 = 2;
+const THIRD: u8 = 3;
 
 /// A relay that sleeps, and a set of both keys that does.
 fn asleep(hub: &Hub<u8, Payload>) -> (Runner<Relay>, SetSleeper) {
@@ -158,6 +159,40 @@ fn first_poll_of_a_relay_against_publish_to_a_sleeping_set() {
         sleeper.judge();
         sleeper.assert_told(&[(KEY, 1), (KEY, 2)]);
         drop((publisher, sleeper, hub));
+        relay.run();
+        drop(relay);
+        payloads.assert_all_dropped();
+    });
+}
+
+/// The set does the relay's first step for it while the relay comes to do so: which of them ever has the turn, the relay is asleep afterwards
+/// for who pushes next.
+#[test]
+fn set_that_helps_against_relay_then_publish_to_a_sleeping_reader() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let (mut relay, mut sleeper) = asleep(&hub);
+        let mut reader = Sleeper::new(hub.subscribe(&THIRD));
+        assert!(reader.poll().is_pending(), "there is nothing yet");
+        publisher.publish(&KEY, payloads.make(1));
+        let (mut relay, mut sleeper) = race(
+            move || {
+                relay.run();
+                relay
+            },
+            move || {
+                let _ = sleeper.poll();
+                sleeper
+            },
+        );
+        relay.run();
+        publisher.publish(&THIRD, payloads.make(2));
+        relay.run();
+        reader.judge();
+        sleeper.judge();
+        sleeper.assert_told(&[(KEY, 1)]);
+        drop((publisher, sleeper, reader, hub));
         relay.run();
         drop(relay);
         payloads.assert_all_dropped();
