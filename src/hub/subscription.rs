@@ -109,8 +109,8 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
     }
 
     /// Has its waiting tasks woken by this relay, and by no other: for programs with several runtimes. A relay that is gone, or was never
-    /// polled, is as none: publishers wake by themselves then. More than 62 relays on one key, or one of another hub: as if this had not
-    /// been called.
+    /// polled, is as none: publishers wake by themselves then. More than 62 relays on one key, those
+    /// that are gone counted, or one of another hub: as if this had not been called.
     ///
     /// # Examples
     /// ```
