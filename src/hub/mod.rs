@@ -21,7 +21,7 @@
 //!   shard locked, hands its seq on: to the stripe, or to the new topic's floor.
 //! * **H5 No user code under a lock.** Keys are cloned before and dropped after; wakers, payloads, weighers, iterators and snapshot
 //!   functions run outside. The exceptions are `K::eq`, which looks keys up in a shard and, behind the publisher's mutex, in the
-//!   writer's index, and `K::clone` behind that mutex where a publish makes a topic. They must not call the hub; they may panic.
+//!   writer's index, and `K::clone` (with patterns: `K::as_ref`) behind that mutex where a publish makes a topic. They must not call the hub; they may panic.
 //! * **Lock order**: the publisher's mutex, then a shard, then the ends of a chain. All others (a topic's free list of slots, the lane, the
 //!   losses, the flights and the state of one) are leaves: nothing is locked under them.
 
@@ -33,7 +33,6 @@ mod extra;
 mod filter;
 #[cfg(feature = "metrics")]
 mod metrics;
-#[cfg_attr(not(test), expect(dead_code, reason = "subscribe_matching comes next"))]
 mod patterns;
 mod publisher;
 mod pulse;
@@ -265,7 +264,13 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         drop(state);
         // The key's clone, and the allocation, come outside of the lock.
         let topic = Arc::new(Topic::new(hash, key.to_key()));
+        let mut want = self.shared.patterns.want(topic.key());
         let mut state = shard.lock();
+        while self.shared.patterns.have_changed(&want) {
+            drop(state);
+            want = self.shared.patterns.want(topic.key());
+            state = shard.lock();
+        }
         let (joined, reason) = if let Some(reason) = state.shutdown() {
             (Err(topic), reason.clone())
         } else if let Some(other) = state.find_living(hash, |other| key.is(other)) {
@@ -273,13 +278,17 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             (Ok(Arc::clone(other)), CloseReason::Shutdown)
         } else {
             later.made = 1;
-            (registry.insert(index, &mut state, topic, Maker::Reader, |other| key.is(other)), CloseReason::TopicLimit)
+            let made = registry.insert(index, &mut state, topic, Maker::Reader, |other| key.is(other));
+            if let Ok(topic) = &made {
+                want.join(topic, registry.source_floor(), &mut later.sets);
+            }
+            (made, CloseReason::TopicLimit)
         };
         match joined {
             Ok(topic) => {
-                if topic.desk.join() == 0 {
-                    later.wakers = state.arrived(Some(hash));
-                }
+                topic.desk.join();
+                // Also where it is not the first: sets that wanted it have joined before.
+                later.wakers = state.arrived(Some(hash));
                 Ok(topic)
             }
             Err(unused) => {
@@ -292,6 +301,19 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
                 Err((closed, reason))
             }
         }
+    }
+
+    /// Becomes a reader of a topic, if it lives.
+    fn join_living(&self, topic: &TopicArc<K, T>, later: &mut Later<K, T>) -> bool {
+        let registry = &self.shared.registry;
+        let mut state = registry.shard(registry.shard_of(topic.hash())).lock();
+        if topic.is_dead() {
+            return false;
+        }
+        if topic.desk.join() == 0 {
+            later.wakers = state.arrived(Some(topic.hash()));
+        }
+        true
     }
 
     /// A reader that begins where `start` says, and what it is to be told first.

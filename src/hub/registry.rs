@@ -112,6 +112,8 @@ pub(crate) struct Later<K, T> {
     /// Only to be dropped, with their keys.
     pub(crate) topics: Few<TopicArc<K, T>>,
     pub(crate) wakers: Vec<Waker>,
+    /// Sets for which a topic was joined.
+    pub(crate) sets: Few<Waker>,
     /// How many topics were made.
     pub(crate) made: u32,
     /// How many topics died.
@@ -126,6 +128,7 @@ impl<K, T> Default for Later<K, T> {
             closed: Few::default(),
             topics: Few::default(),
             wakers: Vec::new(),
+            sets: Few::default(),
             made: 0,
             removed: 0,
         }
@@ -137,7 +140,7 @@ impl<K, T> Later<K, T> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         let is_quiet = self.garbage.is_empty() && self.dead.is_empty() && self.closed.is_empty();
-        is_quiet && self.topics.is_empty() && self.wakers.is_empty()
+        is_quiet && self.topics.is_empty() && self.wakers.is_empty() && self.sets.is_empty()
     }
 }
 
@@ -211,7 +214,7 @@ impl<K, T> Registry<K, T> {
         noted.max(handed_on).max(self.source_floor())
     }
 
-    fn source_floor(&self) -> u64 {
+    pub(crate) fn source_floor(&self) -> u64 {
         // Relaxed: read after a step on `births` that acquires, where it matters.
         self.source_floor.load(Ordering::Relaxed)
     }
@@ -262,6 +265,15 @@ impl<K, T> Registry<K, T> {
             state.newborns.push(Arc::clone(&topic));
         }
         Ok(topic)
+    }
+
+    /// The writer is to come by at every shard: a pattern was registered.
+    pub(crate) fn call_writer(&self) {
+        for shard in &self.shards {
+            // AcqRel (pairs with `births`): H7: either the writer's step comes later and it finds the pattern, or it came before, and we
+            // see what it noted and completed.
+            shard.births.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// The time, if topics go by it.
@@ -475,6 +487,12 @@ impl<K, T> ShardState<K, T> {
     /// All living topics.
     pub(crate) fn living(&self) -> impl Iterator<Item = &TopicArc<K, T>> {
         self.table.iter().filter(|topic| !topic.is_dead())
+    }
+
+    /// All living topics, and the tombstones of keys that had an event after this seq which nobody kept.
+    pub(crate) fn living_or_lost_after(&self, seq: Option<u64>) -> Vec<TopicArc<K, T>> {
+        let is_wanted = |topic: &&TopicArc<K, T>| !topic.is_dead() || seq.is_some_and(|seq| topic.unkept.is_after(seq));
+        self.table.iter().filter(is_wanted).cloned().collect()
     }
 
     pub(crate) fn shutdown(&self) -> Option<&CloseReason> {

@@ -13,6 +13,7 @@ use std::{
 use super::{
     pulse::Pulse,
     registry::{Keep, Later, Registry, Removal},
+    set::Patterns,
     snapshot::Flights,
     topic::Ending,
 };
@@ -73,6 +74,8 @@ pub(crate) struct Shared<K, T> {
     /// How many those are. Each publish looks.
     lane_length: Padded<Tally>,
     pub(crate) flights: Padded<Flights<T>>,
+    /// Read by who makes a topic, and by a publish to a key that has none.
+    pub(crate) patterns: Padded<Patterns<K, T>>,
     /// Ranges that the source lost, by their ends; the newest few.
     losses: Padded<Mutex<Vec<(u64, u64, GapCause)>>>,
     hasher: Fixed<KeyHasher>,
@@ -94,6 +97,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             lane: Padded::default(),
             lane_length: Padded::default(),
             flights: Padded::default(),
+            patterns: Padded::new(Patterns::new()),
             losses: Padded::default(),
             hasher: Fixed::default(),
             shut_down: PlainOnce::new(),
@@ -142,12 +146,13 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
 
     /// The same, for who has more to do after it.
     pub(crate) fn settle_quietly(&self, later: Later<K, T>, panics: &mut FirstPanic) {
-        let Later { mut garbage, dead, closed, topics, wakers, made, removed } = later;
+        let Later { mut garbage, dead, closed, topics, wakers, sets, made, removed } = later;
         trace::topics_made(made);
         trace::topics_removed(removed);
         for topic in closed {
             self.pulse.wake_all(&topic, panics);
         }
+        self.pulse.wake_sets(sets, panics);
         for waker in wakers {
             panics.run(|| waker.wake());
         }

@@ -217,6 +217,13 @@ impl Unkept {
         (before & FOLDED == 0).then_some(before)
     }
 
+    /// Whether it is a tombstone of a key whose newest event lies after this seq (shard locked).
+    pub(crate) fn is_after(&self, seq: u64) -> bool {
+        // Relaxed: an event that is just being noted is not missed by who does not see it: it was published meanwhile.
+        let word = self.0.load(Ordering::Relaxed);
+        word & FOLDED == 0 && word > seq
+    }
+
     /// Whether it is a tombstone no more, or was never made one.
     pub(crate) fn is_folded(&self) -> bool {
         // Relaxed: once folded it stays so.

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use super::{
     budget::Budget,
     pulse::Pulse,
-    registry::{Later, Maker, News},
+    registry::{Later, Maker, News, Removal},
     shared::{AsKey, FirstPanic, Owned, Shared},
     topic::{Topic, TopicArc},
 };
@@ -35,6 +35,8 @@ pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
     index: Box<[HashTable<TopicArc<K, T>>]>,
     /// Per shard, the births that were looked into.
     seen: Box<[u32]>,
+    /// The stamp of the patterns that were seen.
+    patterns: u64,
     /// The seq given last.
     seq: u64,
     budget: Option<Budget<K, T>>,
@@ -61,6 +63,8 @@ pub(crate) struct After<K, T> {
     topics: Few<TopicArc<K, T>>,
     /// How many topics were made.
     made: u32,
+    /// What else came of that.
+    later: Vec<Later<K, T>>,
 }
 
 impl<K, T> Default for After<K, T> {
@@ -75,6 +79,7 @@ impl<K, T> Default for After<K, T> {
             garbage: Garbage::default(),
             topics: Few::default(),
             made: 0,
+            later: Vec::new(),
         }
     }
 }
@@ -167,6 +172,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         Self {
             index: (0..TABLES).map(|_| HashTable::new()).collect(),
             seen: vec![0; shared.registry.shard_count()].into(),
+            patterns: 0,
             seq: shared.config.start_seq,
             budget: shared.config.total_bytes.map(Budget::new),
             after: After::default(),
@@ -347,16 +353,11 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     #[inline(never)]
     fn deliver_unknown(&mut self, key: &impl AsKey<K>, hash: u64, mut refused: Refused<T>) -> Result<usize, Option<T>> {
         let shard = self.shared.registry.shard_of(hash);
-        while self.shared.config.retain_unread {
-            refused = match self.deliver_retained(key, hash, shard, refused) {
-                Ok(readers) => return Ok(readers),
-                // The topic that we made, or found, died before our event was in it.
-                Err((back, true)) => back,
-                Err((back, false)) => {
-                    refused = back;
-                    break;
-                }
-            }
+        // H7: this one is not noted yet, so nothing of a key that is wanted is lost but what came before it.
+        let seq = refused.incoming.seq;
+        match self.deliver_made(key, hash, shard, refused, seq - 1) {
+            Ok(readers) => return Ok(readers),
+            Err(back) => refused = back,
         }
         loop {
             // H2: noted first, and then the births looked at.
@@ -378,7 +379,34 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
                 Ok(readers) => return Ok(readers),
                 Err(back) => refused = back,
             }
+            // H7: the births may have been those of a pattern.
+            match self.deliver_made(key, hash, shard, refused, seq) {
+                Ok(readers) => return Ok(readers),
+                Err(back) => refused = back,
+            }
         }
+    }
+
+    /// Where events that nobody reads are kept, or a pattern names the key: makes the topic. `Err`: it is not to be made, or cannot be.
+    #[inline]
+    fn deliver_made(
+        &mut self,
+        key: &impl AsKey<K>,
+        hash: u64,
+        shard: usize,
+        mut refused: Refused<T>,
+        noted: u64,
+    ) -> Result<usize, Refused<T>> {
+        while self.shared.config.retain_unread || !self.shared.patterns.is_empty() {
+            self.shared.patterns.adopt(&mut self.patterns, noted);
+            refused = match self.make(key, hash, shard, refused) {
+                Ok(readers) => return Ok(readers),
+                // The topic that we made, or found, died before our event was in it; or the patterns have changed.
+                Err((back, true)) => back,
+                Err((back, false)) => return Err(back),
+            }
+        }
+        Err(refused)
     }
 
     /// Nobody keeps the event.
@@ -388,35 +416,56 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         refused.incoming.event
     }
 
-    /// Where events that nobody reads are kept: makes the topic. `Err`: whether to try again; if not, there are too many, or the hub is
-    /// shut down.
+    /// One attempt at it. `Err`: whether to try again; if not, nobody wants it, there are too many, or the hub is shut down.
     #[cold]
-    fn deliver_retained(
+    fn make(
         &mut self,
         key: &impl AsKey<K>,
         hash: u64,
         shard: usize,
         refused: Refused<T>,
     ) -> Result<usize, (Refused<T>, bool)> {
-        let births = self.shared.registry.shard(shard).births();
+        let Shared { patterns, registry, config, .. } = &*Arc::clone(&self.shared);
+        let seq = refused.incoming.seq;
+        let own = key.to_key();
+        let want = patterns.want(&own);
+        if want.is_nobody() && !config.retain_unread {
+            return Err((refused, false));
+        }
+        let births = registry.shard(shard).births();
         self.look_into(shard, births);
         let refused = match self.append(key, hash, refused.incoming) {
             Ok(readers) => return Ok(readers),
             Err(refused) => refused,
         };
-        let topic = Arc::new(Topic::new(hash, key.to_key()));
-        let mut state = self.shared.registry.shard(shard).lock();
+        let topic = Arc::new(Topic::new(hash, own));
+        let mut later = Later::default();
+        let mut state = registry.shard(shard).lock();
         let is_open = state.shutdown().is_none();
-        let is_made = state.find_living(hash, |other| key.is(other)).is_some();
-        let made = if is_open && !is_made {
-            self.shared
-                .registry
-                .insert(shard, &mut state, topic, Maker::Writer { seq: refused.incoming.seq }, |other| key.is(other))
+        let is_in_vain = patterns.have_changed(&want) || state.find_living(hash, |other| key.is(other)).is_some();
+        let made = if is_open && !is_in_vain {
+            registry.insert(shard, &mut state, topic, Maker::Writer { seq }, |other| key.is(other))
         } else {
             Err(topic)
         };
+        match &made {
+            Ok(topic) => {
+                want.join(topic, registry.source_floor(), &mut self.after.sets);
+                if topic.desk.readers() > 0 {
+                    later.wakers = state.arrived(Some(hash));
+                } else if !config.retain_unread {
+                    // The sets that wanted it are gone.
+                    registry.remove(registry.shard(shard), &mut state, topic, Removal::Unread, &mut later);
+                }
+            }
+            Err(_) if is_open && !is_in_vain => want.lose(seq),
+            Err(_) => {}
+        }
         let mut news = state.take_news();
         drop(state);
+        if !later.is_empty() {
+            self.after.later.push(later);
+        }
         match made {
             Ok(topic) => {
                 self.after.made += 1;
@@ -427,7 +476,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
             Err(topic) => {
                 self.take_over(news);
                 self.after.drop_later(topic);
-                Err((refused, is_open && is_made))
+                Err((refused, is_open && is_in_vain))
             }
         }
     }
@@ -501,7 +550,7 @@ pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, af
 
 #[cold]
 fn settle_all<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: After<K, T>, panics: &mut FirstPanic) {
-    let After { wake, sets, mark, aside, rouse, drain, garbage, topics, made } = after;
+    let After { wake, sets, mark, aside, rouse, drain, garbage, topics, made, later } = after;
     trace::topics_made(made);
     shared.pulse.wake_sets(sets, panics);
     if mark {
@@ -520,6 +569,9 @@ fn settle_all<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: Af
         shared.pulse.drain(panics);
     }
     panics.run(|| drop(topics));
+    for later in later {
+        shared.settle_quietly(later, panics);
+    }
     shared.settle_quietly(Later { garbage, ..Later::default() }, panics);
 }
 

@@ -72,6 +72,12 @@ impl Core {
         self.rouse();
     }
 
+    /// Puts a member that is in no slot and in no list into the list. The waker, if the set sleeps.
+    pub(crate) fn mark(&self, member: Arc<Member>) -> Option<Waker> {
+        self.push(member);
+        self.ring()
+    }
+
     /// Puts a member that is in no slot and in no list into the list.
     fn push(&self, member: Arc<Member>) {
         let member = Arc::into_raw(member).cast_mut();
@@ -107,7 +113,7 @@ impl Core {
     }
 
     /// The waker, if the set sleeps and a member was marked.
-    pub(crate) fn ring(&self) -> Option<Waker> {
+    fn ring(&self) -> Option<Waker> {
         self.seat.take_if(0, || self.has_marked())
     }
 
@@ -144,6 +150,9 @@ impl Drop for Marked {
 }
 
 impl Member {
+    /// The index of one that stands for no key, but for topics that were joined for the set.
+    pub(crate) const INBOX: u32 = u32::MAX;
+
     pub(crate) fn new(core: Arc<Core>, index: u32) -> Self {
         Self { core, next: UnsafeCell::new(ptr::null_mut()), index }
     }
@@ -166,8 +175,7 @@ unsafe impl Parked for Arc<Member> {
     fn wake(self, later: &mut Few<Waker>) {
         // Once it is in the list its owner may drop it.
         let core = Arc::clone(&self.core);
-        core.push(self);
-        if let Some(waker) = core.ring() {
+        if let Some(waker) = core.mark(self) {
             later.push(waker);
         }
     }

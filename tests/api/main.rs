@@ -3,6 +3,7 @@
 mod figures;
 mod filter;
 mod lifecycle;
+mod matching;
 mod numbering;
 mod pattern;
 mod positions;

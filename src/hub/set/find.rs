@@ -18,7 +18,7 @@ use crate::{
     },
     sync::{Arc, PlainArc, thread},
     trace,
-    wake::Parking,
+    wake::{Member, Parking},
 };
 
 /// Members that may be awake after a look: further ones are parked.
@@ -109,11 +109,16 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     /// Takes a new watermark, and then over what came: in this order (see `Roster`).
     fn look(&mut self) {
         let known = self.hub.shared.pulse.watermark(self.seen, self.known);
+        let mut has_newcomers = self.matching.as_ref().is_some_and(|matching| matching.has_newcomers());
         for member in self.core.take_marked() {
+            has_newcomers |= member.index() == Member::INBOX;
             // Of one that was removed since, nobody wants to know.
             if self.entry_mut(member.index()).is_some_and(|entry| entry.take_back(&member)) {
                 self.awake.push(member.index());
             }
+        }
+        if has_newcomers {
+            self.take_newcomers();
         }
         self.look_at_awake();
         self.limit_awake();

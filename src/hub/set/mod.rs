@@ -13,6 +13,7 @@
 
 mod entry;
 mod find;
+mod matching;
 mod roster;
 
 use std::{
@@ -30,13 +31,17 @@ use std::{
 
 use hashbrown::HashTable;
 
-pub(crate) use self::roster::Roster;
+pub(crate) use self::{
+    matching::Patterns,
+    roster::Roster,
+};
 use self::{
     entry::{Entry, Phase, Ready},
     find::{Found, WARM},
+    matching::Matching,
 };
 use super::{
-    Hub, Opened, Start,
+    Hub, Opened, Start, TopicReader,
     shared::{AsKey, Borrowed, FirstPanic, Owned},
 };
 use crate::{
@@ -138,6 +143,7 @@ pub struct SubscriptionSet<K: Key, T: Send + Sync + 'static> {
     /// Results in a row.
     run: u8,
     closed: Option<Closed>,
+    matching: Option<Box<Matching<K, T>>>,
 }
 
 impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
@@ -176,6 +182,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             #[cfg(not(feature = "tokio"))]
             run: 0,
             closed: None,
+            matching: None,
             hub: self.clone(),
         }
     }
@@ -274,7 +281,16 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         let own = PlainArc::new(key.to_key());
         // First: what is published later is above it.
         let here = self.reached();
-        let (mut opened, later) = self.hub.open(key, hash, start);
+        let (opened, later) = self.hub.open(key, hash, start);
+        let mut panics = FirstPanic::default();
+        panics.run(|| self.take_in(own, opened, start, here));
+        self.hub.shared.settle_quietly(later, &mut panics);
+        panics.go_on();
+        true
+    }
+
+    /// Takes in a key whose topic was joined, when the set had come to `here`.
+    fn take_in(&mut self, key: PlainArc<K>, mut opened: Opened<K, T>, start: Start, here: u64) {
         let ahead = opened.gap.as_mut().map(|untold| &mut untold.gap).filter(|gap| gap.cause == GapCause::Ahead);
         if start == Start::Next || ahead.is_some() {
             // It begins at now: the key's last event may lie far back, and the position is not to go back to that.
@@ -283,31 +299,39 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         if let Some(gap) = ahead {
             (gap.from, gap.to) = (opened.reader.seq(), opened.reader.seq());
         }
-        let mut panics = FirstPanic::default();
-        panics.run(|| self.insert(own, hash, opened));
-        self.hub.shared.settle_quietly(later, &mut panics);
-        panics.go_on();
-        true
-    }
-
-    fn insert(&mut self, key: PlainArc<K>, hash: u64, opened: Opened<K, T>) {
         let Opened { reader, gap, refused } = opened;
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            // Not reached: 2^32 keys of a hundred bytes come first.
-            u32::try_from(self.entries.len() - 1).unwrap_or_else(|_| std::process::abort())
-        });
-        let mut entry = Entry::new(key, reader, Member::new(Arc::clone(&self.core), index));
+        let index = self.insert(key, reader);
+        let shared = Arc::clone(&self.hub.shared);
+        let Some(entry) = self.entry_mut(index) else { return };
         if let Some(untold) = gap {
             entry.begin_with(untold);
         } else if let Some((reason, came)) = refused {
-            entry.refuse(reason, came, &self.hub.shared);
+            entry.refuse(reason, came, &shared);
         }
-        let (phase, ready, came) = (entry.phase(), entry.ready(index), entry.came());
+        self.begin(index);
+    }
+
+    /// Takes in a key, which stands in none of the lists yet.
+    fn insert(&mut self, key: PlainArc<K>, reader: TopicReader<K, T>) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            let index = u32::try_from(self.entries.len() - 1).ok().filter(|index| *index != Member::INBOX);
+            // Not reached: 2^32 keys of a hundred bytes come first.
+            index.unwrap_or_else(|| std::process::abort())
+        });
+        let hash = reader.home().hash();
+        let entry = Entry::new(key, reader, Member::new(Arc::clone(&self.core), index));
         self.entries[index as usize] = Some(entry);
         let entries = &self.entries;
         self.by_key.insert_unique(hash, index, |index| entries[*index as usize].as_ref().map_or(0, |entry| entry.topic().hash()));
-        if let Some(came) = came {
+        index
+    }
+
+    /// Lets a key that was taken in begin, with what it is to tell first, or with its topic.
+    fn begin(&mut self, index: u32) {
+        let Some(entry) = self.entry(index) else { return };
+        let (phase, ready) = (entry.phase(), entry.ready(index));
+        if let Some(came) = entry.came() {
             self.foreign.get_or_insert((came, 0)).1 += 1;
         }
         match phase {
@@ -805,6 +829,7 @@ impl<K: Key, T: Send + Sync + 'static> Drop for SubscriptionSet<K, T> {
         // The drop of the waker is user code, and must not keep the set from leaving.
         let mut panics = FirstPanic::default();
         panics.run(|| self.rouse());
+        self.leave_matching(&mut panics);
         self.hub.shared.pulse.roster.leave(&self.core);
         for entry in std::mem::take(&mut self.entries).into_iter().flatten().chain(self.gone.take()) {
             self.let_go(entry, &mut panics);
