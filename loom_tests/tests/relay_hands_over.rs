@@ -1,7 +1,7 @@
 //! With a relay no wake is lost either: it comes, works, sleeps, or goes in any way, while an event is published.
 
 use keywake::{Hub, Publisher, Relay};
-use loom_tests::{KEY, Payload, Payloads, Runner, Sleeper, builder, model, race, race3};
+use loom_tests::{KEY, Payload, Payloads, Runner, Sleeper, builder, model, model_within, race, race3};
 
 /// A hub with a relay that was polled `polls` times, and a reader that is parked.
 struct Stage {
@@ -54,6 +54,12 @@ fn polled_against_publish(polls: usize, is_bound: bool) {
     relay.run();
     assert!(sleeper.was_woken(), "the relay, or the publisher where it came first, gives the wake");
     judge(&mut sleeper, &[1], &hub);
+    let mut publisher = publisher;
+    assert!(sleeper.poll().is_pending(), "nothing yet");
+    publisher.publish(&KEY, payloads.make(2));
+    relay.run();
+    assert!(sleeper.was_woken(), "whoever gave the first wake, the second one is the relay's");
+    judge(&mut sleeper, &[1, 2], &hub);
     drop((publisher, sleeper, hub));
     relay.run();
     assert!(relay.has_ended(), "a relay does not keep its hub");
@@ -104,12 +110,45 @@ fn works_against_publish_against_recv(is_bound: bool) {
 
 #[test]
 fn works_against_publish_against_a_reader_that_parks_anew() {
-    model(|| works_against_publish_against_recv(false));
+    model_within(1, || works_against_publish_against_recv(false));
 }
 
 #[test]
 fn works_against_publish_against_a_bound_reader_that_parks_anew() {
-    model(|| works_against_publish_against_recv(true));
+    model_within(1, || works_against_publish_against_recv(true));
+}
+
+/// The smaller one of two threads: the reader itself publishes, once it has parked anew.
+fn works_against_who_parks_anew_and_publishes(is_bound: bool) {
+    let Stage { payloads, mut publisher, hub, mut relay, sleeper } = Stage::new(1, is_bound);
+    publisher.publish(&KEY, payloads.make(1));
+    let event = payloads.make(2);
+    let (mut relay, (mut sleeper, publisher)) = race(
+        move || {
+            relay.poll();
+            relay
+        },
+        move || {
+            let sleeper = sleeper.polled(2);
+            publisher.publish(&KEY, event);
+            (sleeper, publisher)
+        },
+    );
+    relay.run();
+    assert!(sleeper.was_woken(), "it had parked before the second event");
+    judge(&mut sleeper, &[1, 2], &hub);
+    drop((publisher, sleeper, hub, relay));
+    payloads.assert_all_dropped();
+}
+
+#[test]
+fn works_against_a_reader_that_parks_anew_and_publishes() {
+    model(|| works_against_who_parks_anew_and_publishes(false));
+}
+
+#[test]
+fn works_against_a_bound_reader_that_parks_anew_and_publishes() {
+    model(|| works_against_who_parks_anew_and_publishes(true));
 }
 
 fn dropped_against_publish(is_bound: bool) {
@@ -200,6 +239,43 @@ fn twins_at_work_against_publish() {
     });
 }
 
+/// The relay finds its twin at work and sleeps on; the twin begins with a crowd, and goes.
+#[test]
+fn twin_that_goes_against_relay() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let relay = hub.relay();
+        let mut twin = Runner::new(relay.twin());
+        let mut relay = Runner::new(relay);
+        relay.poll();
+        twin.poll();
+        // More than are woken in two rounds of a model.
+        let mut sleepers: Vec<_> = (0..5).map(|_| Sleeper::new(hub.subscribe(&KEY))).collect();
+        for sleeper in &mut sleepers {
+            assert!(sleeper.poll().is_pending(), "nothing yet");
+        }
+        publisher.publish(&KEY, payloads.make(1));
+        let (mut relay, ()) = race(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                twin.poll();
+                drop(twin);
+            },
+        );
+        relay.run();
+        for sleeper in &mut sleepers {
+            assert!(sleeper.was_woken(), "what a twin had begun is the relay's");
+            sleeper.judge();
+        }
+        drop((publisher, sleepers, hub, relay));
+        payloads.assert_all_dropped();
+    });
+}
+
 #[test]
 fn dropped_while_its_twin_works_against_publish() {
     model(|| {
@@ -232,32 +308,88 @@ fn dropped_while_its_twin_works_against_publish() {
     });
 }
 
+fn overdue_publisher(is_bound: bool, is_polled: bool) {
+    let payloads = Payloads::new();
+    // A quarter of four events: every event but the first finds the relay overdue.
+    let (mut publisher, hub) = builder().retain_events(4).build();
+    let relay = hub.relay();
+    let handle = relay.handle();
+    let mut relay = Runner::new(relay);
+    relay.poll();
+    let reader = hub.subscribe(&KEY);
+    let mut sleeper = Sleeper::new(if is_bound { reader.on(&handle) } else { reader });
+    assert!(sleeper.poll().is_pending(), "nothing yet");
+    publisher.publish(&KEY, payloads.make(1));
+    let event = payloads.make(2);
+    let (mut relay, publisher) = race(
+        move || {
+            if is_polled {
+                relay.poll();
+            }
+            relay
+        },
+        move || {
+            publisher.publish(&KEY, event);
+            publisher
+        },
+    );
+    assert!(sleeper.was_woken(), "by the one or the other");
+    relay.run();
+    judge(&mut sleeper, &[1, 2], &hub);
+    drop((publisher, sleeper, hub, relay));
+    payloads.assert_all_dropped();
+}
+
 #[test]
 fn overdue_publisher_against_relay() {
+    model(|| overdue_publisher(false, true));
+}
+
+#[test]
+fn overdue_publisher_against_relay_of_who_is_bound() {
+    model(|| overdue_publisher(true, true));
+}
+
+#[test]
+fn overdue_publisher_beside_a_relay_that_is_not_polled() {
+    model(|| overdue_publisher(false, false));
+    model(|| overdue_publisher(true, false));
+}
+
+/// In a model the ring has two places: the third topic finds one that the relay has just emptied, or none.
+#[test]
+fn full_ring_against_relay() {
     model(|| {
         let payloads = Payloads::new();
-        // A quarter of one event, but at least one: every event but the first finds the relay overdue.
-        let (mut publisher, hub) = builder().retain_events(4).build();
+        let (mut publisher, hub) = builder().build();
         let mut relay = Runner::new(hub.relay());
         relay.poll();
-        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
-        assert!(sleeper.poll().is_pending(), "nothing yet");
-        publisher.publish(&KEY, payloads.make(1));
-        let event = payloads.make(2);
+        let keys = [KEY, 2, 3];
+        let mut sleepers = keys.map(|key| Sleeper::new(hub.subscribe(&key)));
+        for sleeper in &mut sleepers {
+            assert!(sleeper.poll().is_pending(), "nothing yet");
+        }
+        for key in &keys[..2] {
+            publisher.publish(key, payloads.make(u64::from(*key)));
+        }
+        let event = payloads.make(3);
         let (mut relay, publisher) = race(
             move || {
                 relay.poll();
                 relay
             },
             move || {
-                publisher.publish(&KEY, event);
+                publisher.publish(&keys[2], event);
                 publisher
             },
         );
-        assert!(sleeper.was_woken(), "by the one or the other");
         relay.run();
-        judge(&mut sleeper, &[1, 2], &hub);
-        drop((publisher, sleeper, hub, relay));
+        for (sleeper, seq) in sleepers.iter_mut().zip(1..) {
+            assert!(sleeper.was_woken(), "by the relay, or, where the ring is full, by the publisher");
+            sleeper.judge();
+            assert_eq!(sleeper.told.seqs, [seq]);
+        }
+        drop((publisher, sleepers, hub, relay));
         payloads.assert_all_dropped();
     });
 }

@@ -34,6 +34,62 @@ fn two_blocked_threads_against_publish() {
     });
 }
 
+/// Blocks until each of two events is there.
+fn blocking_twice(mut reader: Subscription<u8, Payload>) {
+    for seq in 1..=2 {
+        match reader.recv_blocking() {
+            Ok(Received::Event(event)) => assert_eq!(event.seq(), seq),
+            other => panic!("expected an event: {other:?}"),
+        }
+    }
+}
+
+/// The thread blocks anew, having seen all, while the wake for the first event is on its way.
+#[test]
+fn thread_that_blocks_anew_against_two_publishes() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let one = hub.subscribe(&KEY);
+        let events = [payloads.make(1), payloads.make(2)];
+        let ((), publisher) = race(
+            move || blocking_twice(one),
+            move || {
+                for event in events {
+                    publisher.publish(&KEY, event);
+                }
+                publisher
+            },
+        );
+        assert_eq!(hub.stats().empty_wakes, 0);
+        drop((publisher, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// Two of them: the one that is woken may find the other to have seen all.
+#[test]
+fn two_threads_that_block_anew_against_two_publishes() {
+    model_within(1, || {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let (one, two) = (hub.subscribe(&KEY), hub.subscribe(&KEY));
+        let events = [payloads.make(1), payloads.make(2)];
+        let ((), (), publisher) = race3(
+            move || blocking_twice(one),
+            move || blocking_twice(two),
+            move || {
+                for event in events {
+                    publisher.publish(&KEY, event);
+                }
+                publisher
+            },
+        );
+        drop((publisher, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
 #[test]
 fn blocked_thread_against_one_that_times_out_against_publish() {
     model_within(1, || {
