@@ -421,7 +421,9 @@ impl World {
         match &mut self.ends {
             None => return,
             Some(Ends::Own(publisher)) => assert_eq!(publisher.publish(key, seq).seq, seq),
-            Some(Ends::Source(publisher)) => assert_eq!(publisher.publish_at(seq, key, seq).map(|published| published.seq), Ok(seq)),
+            Some(Ends::Source(publisher)) => {
+                assert_eq!(publisher.publish_at(seq, key, seq).map(|published| published.seq), Ok(seq))
+            }
         }
         self.note(key);
     }
@@ -680,13 +682,7 @@ impl World {
 }
 
 /// The first event, or end of a loss, that is owed up to `until` and was not told.
-fn first_untold(
-    log: &BTreeMap<u64, &'static str>,
-    lost: &[(u64, u64)],
-    key: &str,
-    owed: &Owed,
-    until: u64,
-) -> Option<u64> {
+fn first_untold(log: &BTreeMap<u64, &'static str>, lost: &[(u64, u64)], key: &str, owed: &Owed, until: u64) -> Option<u64> {
     if until <= owed.from {
         return None;
     }

@@ -418,13 +418,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
 
     /// One attempt at it. `Err`: whether to try again; if not, nobody wants it, there are too many, or the hub is shut down.
     #[cold]
-    fn make(
-        &mut self,
-        key: &impl AsKey<K>,
-        hash: u64,
-        shard: usize,
-        refused: Refused<T>,
-    ) -> Result<usize, (Refused<T>, bool)> {
+    fn make(&mut self, key: &impl AsKey<K>, hash: u64, shard: usize, refused: Refused<T>) -> Result<usize, (Refused<T>, bool)> {
         let Shared { patterns, registry, config, .. } = &*Arc::clone(&self.shared);
         let seq = refused.incoming.seq;
         let own = key.to_key();

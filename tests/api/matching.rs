@@ -9,9 +9,7 @@ use std::{
     thread,
 };
 
-use keywake::{
-    Builder, CloseReason, GapCause, Hub, Pattern, Position, Received, Start, SubscriptionSet, TryRecvError, hub,
-};
+use keywake::{Builder, CloseReason, GapCause, Hub, Pattern, Position, Received, Start, SubscriptionSet, TryRecvError, hub};
 
 use crate::support::{CountingWaker, within_limit};
 

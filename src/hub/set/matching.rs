@@ -351,7 +351,11 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         let completed = self.hub.shared.pulse.progress.completed();
         matching.bases.push(match start {
             Start::After(position) if position.epoch() == self.hub.shared.config.epoch => {
-                if self.hub.is_ahead(position) { completed } else { position.seq() }
+                if self.hub.is_ahead(position) {
+                    completed
+                } else {
+                    position.seq()
+                }
             }
             _ => completed,
         });

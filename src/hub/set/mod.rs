@@ -31,15 +31,12 @@ use std::{
 
 use hashbrown::HashTable;
 
-pub(crate) use self::{
-    matching::Patterns,
-    roster::Roster,
-};
 use self::{
     entry::{Entry, Phase, Ready},
     find::{Found, WARM},
     matching::Matching,
 };
+pub(crate) use self::{matching::Patterns, roster::Roster};
 use super::{
     Hub, Opened, Start, TopicReader,
     shared::{AsKey, Borrowed, FirstPanic, Owned},
