@@ -127,6 +127,10 @@ pub struct LimitConfig {
     #[arg(long, env = "TIER1_MAX_STREAM_PATTERNS", value_name = "COUNT", default_value_t = 16)]
     pub max_stream_patterns: usize,
 
+    /// Keys that one stream may read by its patterns, at most: beyond, it ends.
+    #[arg(long, env = "TIER1_MAX_STREAM_MATCHES", value_name = "COUNT", default_value_t = 10_000)]
+    pub max_stream_matches: usize,
+
     /// Lines of one batch, at most.
     #[arg(long, env = "TIER1_MAX_BATCH_LINES", value_name = "COUNT", default_value_t = 10_000)]
     pub max_batch_lines: usize,

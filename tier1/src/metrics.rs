@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use keywake::{CloseReason, GapCause, Hub};
+use keywake::{GapCause, Hub};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     key::Key,
     payload::Payload,
-    sse::encode::{cause_word, reason_word},
+    sse::{encode::cause_word, feed::End},
 };
 
 /// The content type of [`Metrics::text`].
@@ -211,8 +211,8 @@ pub(crate) struct StreamGuard {
 
 impl StreamGuard {
     /// The server has ended the stream; without this, its end is the client's doing.
-    pub(crate) const fn ended(&mut self, reason: &CloseReason) {
-        self.reason = reason_word(reason);
+    pub(crate) const fn ended(&mut self, end: &End) {
+        self.reason = end.word();
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) async fn help(headers: HeaderMap) -> impl IntoResponse {
         "tier1 {version}: server-sent events of any number of keys\n\n\
          curl -N 'http://{host}/v1/keys/KEY?from=oldest'              a stream of one key (from: oldest, latest, next)\n\
          curl -N 'http://{host}/v1/stream?key=KEY&key=OTHER'          a stream of several keys\n\
+         curl -N 'http://{host}/v1/stream?match=flight.UA.*'          all keys of a pattern, those to come, too: * is one segment,\n\
+         curl -N 'http://{host}/v1/stream?match=flight.%3E'           and > the rest, written %3E in a URL\n\
          curl -N -H 'Last-Event-ID: v1.beef.7' 'http://{host}/v1/keys/KEY'  come back: what followed that id, or a gap\n\
          curl -d '{{\"any\":\"json\"}}' 'http://{host}/v1/keys/KEY'       publish an event\n\
          curl --data-binary @lines.ndjson 'http://{host}/v1/publish'  publish lines {{\"key\":..,\"event\":..}}, all or none\n\

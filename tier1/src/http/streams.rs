@@ -13,7 +13,6 @@ use keywake::{Position, Start};
 use super::{PathKey, error::ApiError, path_key, query, wanted::Wanted};
 use crate::{
     app::App,
-    key::Key,
     sse::{body::StreamBody, feed::Feed},
 };
 
@@ -29,7 +28,9 @@ pub(super) async fn one_key(
 ) -> Result<Response, ApiError> {
     let key = path_key(&app, path)?;
     let asked = Asked::parse(query.as_deref().unwrap_or_default(), false)?;
-    Ok(stream(&app, vec![key], asked.start(&headers)?, false))
+    let start = asked.start(&headers)?;
+    let feed = Feed::new(&app, vec![key], &[], start);
+    Ok(stream(app, feed, start, false))
 }
 
 /// A stream of several keys.
@@ -41,19 +42,22 @@ pub(super) async fn several_keys(
     let asked = Asked::parse(query.as_deref().unwrap_or_default(), true)?;
     let start = asked.start(&headers)?;
     let Wanted { keys, patterns } = Wanted::new(&app, &asked.keys, &asked.patterns)?;
-    if !patterns.is_empty() {
-        // Until the hub can subscribe to patterns.
-        return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", "streams of patterns are not served yet"));
+    if patterns.is_empty() {
+        let feed = Feed::new(&app, keys, &patterns, start);
+        return Ok(stream(app, feed, start, true));
     }
-    Ok(stream(&app, keys, start, true))
+    let here = Arc::clone(&app);
+    // It passes over all keys: not on a thread that serves streams.
+    let feed = tokio::task::spawn_blocking(move || Feed::new(&here, keys, &patterns, start)).await;
+    let fails = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the stream cannot be opened");
+    Ok(stream(app, feed.map_err(fails)?, start, true))
 }
 
-/// Subscribes and answers. The status is 200 whatever the hub says: a browser's EventSource never comes back after any other,
+/// Answers. The status is 200 whatever the hub says: a browser's EventSource never comes back after any other,
 /// so a full or stopped hub is told by the stream itself.
-fn stream(app: &Arc<App>, keys: Vec<Key>, start: Start, named: bool) -> Response {
-    let feed = Feed::new(app, keys, start);
+fn stream(app: Arc<App>, feed: Feed, start: Start, named: bool) -> Response {
     let resumes = matches!(start, Start::After(_));
-    let body = StreamBody::new(Arc::clone(app), feed, resumes, named);
+    let body = StreamBody::new(app, feed, resumes, named);
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/event-stream"));

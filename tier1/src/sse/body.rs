@@ -15,13 +15,12 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use keywake::CloseReason;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
 use super::{
     encode::{self, Ids},
-    feed::{Feed, Sent, What},
+    feed::{End, Feed, Sent, What},
 };
 use crate::{
     app::App,
@@ -117,9 +116,9 @@ impl Body for StreamBody {
                 break;
             }
             frame.end_of_losses();
-            if let Some(reason) = this.feed.end().cloned() {
-                encode::goaway(&mut frame.out, this.ids, this.feed.safe(), &reason, comeback(settings.retry, &reason));
-                this.guard.ended(&reason);
+            if let Some(end) = this.feed.end().cloned() {
+                encode::goaway(&mut frame.out, this.ids, this.feed.safe(), &end, comeback(settings.retry, &end));
+                this.guard.ended(&end);
                 *this.ended = true;
                 break;
             }
@@ -205,11 +204,7 @@ impl Writer<'_> {
 }
 
 /// How long a client should wait before it comes back: spread, so that those who left together do not return together.
-fn comeback(retry: Duration, reason: &CloseReason) -> Duration {
+fn comeback(retry: Duration, end: &End) -> Duration {
     let spread = retry.mul_f64(1.0 + 2.0 * fastrand::f64());
-    match reason {
-        // Room comes only as keys go idle.
-        CloseReason::TopicLimit => spread * 10,
-        _ => spread,
-    }
+    if end.is_for_want_of_room() { spread * 10 } else { spread }
 }

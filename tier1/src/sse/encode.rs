@@ -8,6 +8,7 @@ use std::{io::Write, time::Duration};
 use keywake::{CloseReason, Gap, GapCause, Position};
 use serde::Serialize;
 
+use super::feed::End;
 use crate::payload::Payload;
 
 /// Writes positions of one epoch: their text is made once, but for the number.
@@ -87,7 +88,7 @@ pub fn gap(out: &mut Vec<u8>, ids: &Ids, id: Option<u64>, key: Option<&str>, los
 }
 
 /// The end: `event: goaway`, and how long to wait before coming back; without a cursor with what the client came with.
-pub fn goaway(out: &mut Vec<u8>, ids: &Ids, cursor: Option<u64>, reason: &CloseReason, retry: Duration) {
+pub fn goaway(out: &mut Vec<u8>, ids: &Ids, cursor: Option<u64>, end: &End, retry: Duration) {
     #[derive(Serialize)]
     struct Data<'a> {
         reason: &'a str,
@@ -96,7 +97,7 @@ pub fn goaway(out: &mut Vec<u8>, ids: &Ids, cursor: Option<u64>, reason: &CloseR
         may_resume: bool,
     }
     let cursor_text = cursor.map(|cursor| ids.text(cursor));
-    let data = Data { reason: reason_word(reason), cursor: cursor_text, may_resume: reason.may_resume() };
+    let data = Data { reason: end.word(), cursor: cursor_text, may_resume: end.may_resume() };
     put(out, format_args!("retry: {}\n", retry.as_millis()));
     ids.put(out, cursor);
     message(out, "goaway", &data);
@@ -203,16 +204,17 @@ mod tests {
         assert_eq!(read[0].data, data);
 
         let mut parser = Parser::default();
-        let read = parser.feed(&text(|out| goaway(out, &ids, Some(9), &CloseReason::Shutdown, Duration::from_secs(3))));
+        let read =
+            parser.feed(&text(|out| goaway(out, &ids, Some(9), &End::Closed(CloseReason::Shutdown), Duration::from_secs(3))));
         assert_eq!(read[0].event, "goaway");
         assert_eq!(read[0].data, r#"{"reason":"shutdown","cursor":"v1.1.9","may_resume":true}"#);
         assert_eq!(parser.retry, Some(3000));
-        let other = CloseReason::Other("x\nid: 5".into());
+        let other = End::Closed(CloseReason::Other("x\nid: 5".into()));
         let read = messages(&text(|out| goaway(out, &ids, Some(9), &other, Duration::ZERO)));
         assert_eq!(read[0].data, r#"{"reason":"other","cursor":"v1.1.9","may_resume":false}"#);
 
         // The client keeps the position that it came with.
-        let read = parser.feed(&text(|out| goaway(out, &ids, None, &CloseReason::TopicLimit, Duration::ZERO)));
+        let read = parser.feed(&text(|out| goaway(out, &ids, None, &End::Closed(CloseReason::TopicLimit), Duration::ZERO)));
         assert_eq!(read[0].data, r#"{"reason":"topic_limit","may_resume":true}"#);
         assert_eq!(parser.last_id, "v1.1.9");
     }

@@ -6,9 +6,9 @@
 
 use std::task::{Context, Poll, ready};
 
-use keywake::{CloseReason, Gap, Received, ReceivedRef, Start, Subscription, TryRecvError};
+use keywake::{CloseReason, Gap, Pattern, Received, ReceivedRef, Start, Subscription, TryRecvError};
 
-use super::several::Several;
+use super::{encode::reason_word, several::Several};
 use crate::{app::App, key::Key, payload::Payload};
 
 /// Where the events of a stream come from.
@@ -40,15 +40,50 @@ pub enum What<'a> {
     Loss(Gap),
 }
 
-impl Feed {
-    /// Reads these keys.
+/// Why a stream is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The hub, or the first of its keys that ended, says why.
+    Closed(CloseReason),
+    /// Its patterns match more keys than one stream may read.
+    TooManyMatches,
+}
+
+impl End {
+    /// The reason, as it stands in a goaway and as a metric's label: a fixed word.
     #[must_use]
-    pub fn new(app: &App, mut keys: Vec<Key>, start: Start) -> Self {
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Closed(reason) => reason_word(reason),
+            Self::TooManyMatches => "too_many_matches",
+        }
+    }
+
+    /// Whether coming back with the same position makes sense.
+    #[must_use]
+    pub fn may_resume(&self) -> bool {
+        match self {
+            Self::Closed(reason) => reason.may_resume(),
+            Self::TooManyMatches => true,
+        }
+    }
+
+    /// Whether it makes none to come back soon: room comes only as keys go idle.
+    #[must_use]
+    pub const fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::Closed(CloseReason::TopicLimit) | Self::TooManyMatches)
+    }
+}
+
+impl Feed {
+    /// Reads these keys, and those that match.
+    #[must_use]
+    pub fn new(app: &App, mut keys: Vec<Key>, patterns: &[Pattern], start: Start) -> Self {
         match keys.pop() {
-            Some(key) if keys.is_empty() => Self::One(One::new(app, key, start)),
+            Some(key) if keys.is_empty() && patterns.is_empty() => Self::One(One::new(app, key, start)),
             last => {
                 keys.extend(last);
-                Self::Several(Box::new(Several::new(app, keys, start)))
+                Self::Several(Box::new(Several::new(app, keys, patterns, start)))
             }
         }
     }
@@ -80,7 +115,7 @@ impl Feed {
 
     /// Why the stream is over; asked when nothing is ready.
     #[must_use]
-    pub const fn end(&self) -> Option<&CloseReason> {
+    pub const fn end(&self) -> Option<&End> {
         match self {
             Self::One(one) => one.end.as_ref(),
             Self::Several(several) => several.end(),
@@ -95,7 +130,7 @@ pub struct One {
     subscription: Subscription<Key, Payload>,
     /// The hub's.
     epoch: u64,
-    end: Option<CloseReason>,
+    end: Option<End>,
 }
 
 impl One {
@@ -114,7 +149,7 @@ impl One {
                 Ok(_) => continue,
                 Err(TryRecvError::Empty) => None,
                 Err(TryRecvError::Closed(closed)) => {
-                    self.end = Some(closed.reason().clone());
+                    self.end = Some(End::Closed(closed.reason().clone()));
                     None
                 }
             };
@@ -129,7 +164,7 @@ impl One {
                 Ok(Received::Gap(gap)) => Some(send(Sent { key, id: Some(gap.to), what: What::Loss(gap) })),
                 Ok(_) => continue,
                 Err(closed) => {
-                    self.end = Some(closed.reason().clone());
+                    self.end = Some(End::Closed(closed.reason().clone()));
                     None
                 }
             });

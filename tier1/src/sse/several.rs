@@ -11,9 +11,9 @@
 
 use std::task::{Context, Poll, ready};
 
-use keywake::{CloseReason, Closed, Gap, Hub, Received, ReceivedRef, Start, SubscriptionSet, TryRecvError};
+use keywake::{Closed, Gap, Hub, Pattern, Received, ReceivedRef, Start, SubscriptionSet, TryRecvError};
 
-use super::feed::{Sent, What};
+use super::feed::{End, Sent, What};
 use crate::{app::App, key::Key, payload::Payload};
 
 /// See the module.
@@ -25,23 +25,35 @@ pub struct Several {
     epoch: u64,
     /// The last number that was known to be safe; `None`: only the position that the client came with is.
     reached: Option<u64>,
+    /// How many keys it may read at once.
+    most: usize,
     /// Why the first key ended that did, or all of them.
-    end: Option<CloseReason>,
+    end: Option<End>,
 }
 
 impl Several {
-    pub(super) fn new(app: &App, keys: Vec<Key>, start: Start) -> Self {
+    pub(super) fn new(app: &App, keys: Vec<Key>, patterns: &[Pattern], start: Start) -> Self {
         let mut set = app.hub.subscribe_set();
         for key in keys {
             set.add_owned_from(key, start);
         }
-        let mut several = Self { set, hub: app.hub.clone(), epoch: app.hub.position().epoch(), reached: None, end: None };
+        let most = set.len().saturating_add(app.config.limits.max_stream_matches);
+        for pattern in patterns {
+            if set.len() <= most {
+                set.add_matching_from(pattern, start);
+            }
+        }
+        let mut several = Self { set, hub: app.hub.clone(), epoch: app.hub.position().epoch(), reached: None, most, end: None };
         several.safe();
+        several.check_room();
         several
     }
 
     pub(super) fn next_with<R>(&mut self, send: impl FnOnce(Sent<'_>) -> R) -> Option<R> {
         loop {
+            if !self.check_room() {
+                return None;
+            }
             let gap = match self.set.try_recv_ref() {
                 Ok((key, ReceivedRef::Event(event))) => {
                     self.reached = id(&self.hub, self.end.is_some(), self.reached, event.seq());
@@ -91,9 +103,19 @@ impl Several {
         send(Sent { key, id, what: What::Loss(gap) })
     }
 
+    /// Whether it may read so many keys. If not, it ends here: all up to its position is sent, and nothing more is taken.
+    fn check_room(&mut self) -> bool {
+        let has_room = self.set.len() <= self.most;
+        if !has_room && self.end.is_none() {
+            self.safe();
+            self.end = Some(End::TooManyMatches);
+        }
+        has_room
+    }
+
     /// A key ended: it is not of the set any more, so the set's position means nothing for it.
     fn end_with(&mut self, closed: &Closed) {
-        self.end.get_or_insert_with(|| closed.reason().clone());
+        self.end.get_or_insert_with(|| End::Closed(closed.reason().clone()));
     }
 
     /// The hub is shut down, and everything that was buffered is read.
@@ -111,7 +133,7 @@ impl Several {
         self.reached
     }
 
-    pub(super) const fn end(&self) -> Option<&CloseReason> {
+    pub(super) const fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 }
@@ -127,7 +149,7 @@ mod tests {
     use std::sync::Arc;
 
     use clap::Parser;
-    use keywake::Position;
+    use keywake::{CloseReason, Position};
 
     use super::*;
     use crate::config::Config;
@@ -141,7 +163,7 @@ mod tests {
     }
 
     fn several(app: &App, keys: &[&str], start: Start) -> Several {
-        Several::new(app, keys.iter().map(|key| (*key).into()).collect(), start)
+        Several::new(app, keys.iter().map(|key| (*key).into()).collect(), &[], start)
     }
 
     /// Key and id of all that is ready.
@@ -178,7 +200,7 @@ mod tests {
         publish(&app, "b");
         publish(&app, "a");
         assert_eq!(ready(&mut all), [("a".to_owned(), Some(1))]);
-        assert_eq!(all.end(), Some(&CloseReason::KeyClosed));
+        assert_eq!(all.end(), Some(&End::Closed(CloseReason::KeyClosed)));
         assert_eq!(all.safe(), Some(1));
         let after = Start::After(Position::new(app.hub.position().epoch(), 1));
         let seqs: Vec<_> = ready(&mut several(&app, &["a", "b"], after)).into_iter().map(|(_, id)| id).collect();
@@ -193,7 +215,7 @@ mod tests {
         publish(&app, "other");
         app.hub.shutdown(CloseReason::Shutdown);
         assert_eq!(ready(&mut all).len(), 1);
-        assert_eq!(all.end(), Some(&CloseReason::Shutdown));
+        assert_eq!(all.end(), Some(&End::Closed(CloseReason::Shutdown)));
         assert_eq!(all.safe(), Some(2));
     }
 }

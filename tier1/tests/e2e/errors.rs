@@ -184,6 +184,8 @@ async fn what_is_no_http_is_answered_or_closed_and_harms_nobody() {
     let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
     let answer = raw(&server, format!("GET / HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    // The one wildcard that a URL does not take as it stands.
+    assert!(raw(&server, b"GET /v1/stream?match=a.> HTTP/1.1\r\nhost: x\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
     // Nothing, the first letters of HTTP/2, half a head: each is closed in time.
     for beginning in [&b""[..], b"PRI", b"PRI * HTTP/2.0\r\n\r\n", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n"] {
         let answer = raw(&server, beginning).await;

@@ -6,6 +6,7 @@
 mod errors;
 mod lifecycle;
 mod many;
+mod matching;
 mod publishing;
 mod replay;
 mod resume;

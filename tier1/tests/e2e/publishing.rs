@@ -105,4 +105,5 @@ async fn the_front_page_helps() {
     let server = Server::start(&[]).await;
     let text = server.get("/").await.text().await.unwrap();
     assert!(text.contains(&format!("curl -N '{}/v1/keys/KEY?from=oldest'", server.url)), "{text}");
+    assert!(text.contains("/v1/stream?match=flight.%3E'"), "{text}");
 }
