@@ -16,8 +16,10 @@ use crate::{
 pub(crate) fn run(context: &Context) -> Vec<Row> {
     let scale = context.options.scale;
     let nothing = time_nothing();
-    [1_000, 10_000]
-        .into_iter()
+    let sizes: &[usize] = if scale.few_shapes { &[1_000] } else { &[1_000, 10_000] };
+    sizes
+        .iter()
+        .copied()
         .filter(|readers| *readers <= scale.most_readers)
         .flat_map(|readers| {
             let mut hand = Hand::new(readers);
