@@ -37,8 +37,8 @@ fn usage(who: UsageWho) -> Usage {
     getrusage(who).expect("the kernel tells of oneself")
 }
 
-/// User and system time of this process. Their sum is exact; how it is split up is sampled by the kernel's tick, so it needs a second
-/// or so to mean anything.
+/// User and system time of this process. Their sum is exact; how it is split up is sampled by the kernel's tick, so it needs a
+/// second or so to mean anything.
 pub(crate) fn user_and_system() -> (Duration, Duration) {
     times(&usage(UsageWho::RUSAGE_SELF))
 }

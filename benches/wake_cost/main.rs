@@ -1,8 +1,8 @@
 //! What does waking cost, in all of keywake's ways and in its peers', and does that reach what was set out to be reached?
 //!
-//! `cargo bench --bench wake_cost` (`-- --help` for more): one table of everybody over readers and keys, the source's own workload, and
-//! for each row of README's table a part of its own. All sides run in turns in this one process; where the box's own cost of waking is
-//! in a figure, bare wakes stand beside it. Nothing here is asserted but that events come.
+//! `cargo bench --bench wake_cost` (`-- --help` for more): one table of everybody over readers and keys, the source's own workload,
+//! and for each row of README's table a part of its own. All sides run in turns in this one process; where the box's own cost of
+//! waking is in a figure, bare wakes stand beside it. Nothing here is asserted but that events come.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the tables are what this program is for")]
 
@@ -35,6 +35,7 @@ mod plots;
 mod source;
 mod syscalls;
 mod table;
+mod tally;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -112,7 +113,7 @@ impl Context {
         println!("* keywake's feature `tokio` is {}: the relay {twin}", if cfg!(feature = "tokio") { "on" } else { "off" });
         println!("* at most {threads} worker(s) per runtime, pinned: {}", if *pin && self.pins.is_some() { "yes" } else { "no" });
         println!(
-            "* all sides in turns, {} rounds of about {} ms each; times are medians (p99) over all publishes, the rest medians over rounds",
+            "* all sides in turns, {} rounds of about {} ms each; times are percentiles of publishes, the rest medians of rounds",
             scale.rounds,
             scale.turn.as_millis()
         );
@@ -121,12 +122,11 @@ impl Context {
             "* time is in wall time, but for CPU; a context switch is any thread's, but for the writer's own while it waits"
         );
         println!(
-            "* CPU per delivery: of all threads, without what the writer spent while it waited for the last reader (`with spinning`: with that)"
+            "* CPU per delivery: of all threads, without what the writer spent while it waited for the last reader (`with \
+             spinning`: with that)"
         );
         if *threads >= cores() && cores() > 1 {
-            println!(
-                "* a writer outside shares the cores with {threads} workers where they are as many as cores; with fewer it has its own"
-            );
+            println!("* a writer outside has a core of its own, but where there are as many workers as cores");
         }
     }
 
@@ -157,7 +157,7 @@ impl Context {
             None => println!("Whether the machine was quiet cannot be seen here."),
             Some(share) if share <= QUIET => println!("The machine was quiet: others used {:.0} % of one core.", share * 100.0),
             Some(share) => println!(
-                "THE MACHINE WAS NOT QUIET: others (or the hypervisor) used {:.0} % of one core of {}. Take no figure from this run.",
+                "THE MACHINE WAS NOT QUIET: others (or the hypervisor) used {:.0} % of one core of {}. Take no figure from it.",
                 share * 100.0,
                 cores(),
             ),

@@ -56,7 +56,8 @@ pub(crate) fn run(context: &Context) -> Vec<Cell> {
                 );
             }
             println!(
-                "| keys x readers | who | writer p50 | p99 | last reader p50 | p99 | CPU per delivery | with spinning | switches | system calls | wakes | polls |"
+                "| keys x readers | who | writer p50 | p99 | last reader p50 | p99 | CPU per delivery | with spinning | switches \
+                 | system calls | wakes | polls |"
             );
             println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
             for shape in shapes(context, workers, place) {
@@ -121,12 +122,9 @@ impl Cell {
         let Self { workers, place, shape, name, figures, wakes, polls, syscalls } = self;
         let syscalls = syscalls.map(|calls| calls.to_string()).unwrap_or_default();
         let Figures { publishes, writer_p50, writer_p99, last_p50, last_p99, cpu, cpu_with_spinning, switches } = figures;
-        format!(
-            "{workers},{},{},{},\"{name}\",{publishes},{writer_p50},{writer_p99},{last_p50},{last_p99},{cpu:.1},{cpu_with_spinning:.1},{switches:.3},{syscalls},{wakes},{polls}",
-            place.name(),
-            shape.keys,
-            shape.per_key,
-        )
+        let who = format!("{workers},{},{},{},\"{name}\"", place.name(), shape.keys, shape.per_key);
+        let times = format!("{publishes},{writer_p50},{writer_p99},{last_p50},{last_p99},{cpu:.1},{cpu_with_spinning:.1}");
+        format!("{who},{times},{switches:.3},{syscalls},{wakes},{polls}")
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Paced {
     per_second: f64,
 }
 
-/// Calls `publish` `per_second` times a second, for `time`, spinning in between. A late one is made up for: the rate is what counts.
+/// Calls `publish` `per_second` times a second, for `time`, spinning in between. A late one is made up for: the rate counts.
 pub(crate) fn keep(per_second: f64, time: Duration, mut publish: impl FnMut()) -> Paced {
     let (start, cpu) = (Instant::now(), thread_cpu());
     let (mut published, mut in_calls) = (0, Duration::ZERO);

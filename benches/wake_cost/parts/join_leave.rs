@@ -1,5 +1,5 @@
-//! One reader subscribes, parks and leaves, where many stay and where few do; and what of the waiters' memory is left when a crowd has
-//! gone.
+//! One reader subscribes, parks and leaves, where many stay and where few do; and what of the waiters' memory is left when a crowd
+//! has gone.
 
 use std::{
     hint::black_box,

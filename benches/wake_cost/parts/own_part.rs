@@ -1,8 +1,8 @@
 //! What the writer itself has to do to a key that N readers wait for, the relay polled by hand.
 //!
-//! All N have to park anew each time, on the writer's own core, so that nothing is left in its caches, which in a program readers on other
-//! cores would not do. So a publish to another key comes in between: what belongs to no key is warm then, the key itself is as
-//! its readers left it. The time without that is shown beside. Instructions are counted by callgrind, in a child.
+//! All N have to park anew each time, on the writer's own core, so that nothing is left in its caches, which in a program readers
+//! on other cores would not do. So a publish to another key comes in between: what belongs to no key is warm then, the key itself
+//! is as its readers left it. The time without that is shown beside. Instructions are counted by callgrind, in a child.
 
 use std::{
     process::{Command, Stdio},

@@ -13,9 +13,9 @@ use keywake::{Builder, Publisher, Received};
 
 use crate::{
     Context,
-    crowd::Tally,
     measure::{clock::median, publishing::RETAINED, words::time},
     table::Row,
+    tally::Tally,
 };
 
 const THREADS: usize = 512;

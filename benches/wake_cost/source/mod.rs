@@ -1,9 +1,9 @@
 //! The workload that the split was justified with, in process: 70,000 subscriptions (50 nodes x 14 connections x 100 streams), 50
 //! publishes per second, as one buffer for all, from which each reader picks its own, and as one per key.
 //!
-//! Each publish comes at its time, but not before all who were to be woken for the last one have been: what cannot be done at 50 per
-//! second is done at the highest rate that the box holds. With `Zipf`, key number r has a share of 1/r, both of the subscriptions and
-//! of the publishes. A second producer publishes just when the first has begun to: how long its call takes is how long it waits.
+//! Each publish comes at its time, but not before all who were to be woken for the last one have been: what cannot be done at 50
+//! per second is done at the highest rate that the box holds. A second producer publishes just when the first has begun to: how
+//! long its call takes is how long it waits.
 
 use std::{
     hint::{black_box, spin_loop},
@@ -15,16 +15,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use keywake::SharedPublisher;
-use tokio::{
-    runtime::{Handle, Runtime},
-    sync::broadcast,
-};
+use shareable::{AllInOne, Shareable};
+use spread::Spread;
+use tokio::runtime::Runtime;
 
 use crate::{
     Context,
     counters::{run_queue_wait, user_and_system},
-    crowd::{Setting, Tally},
+    crowd::Setting,
     measure::{
         peers::{
             Peer,
@@ -38,7 +36,11 @@ use crate::{
     pace::sleep_until,
     plots,
     table::Row,
+    tally::Tally,
 };
+
+mod shareable;
+mod spread;
 
 const SUBSCRIPTIONS: u64 = 50 * 14 * 100;
 const PER_SECOND: u64 = 50;
@@ -55,14 +57,15 @@ pub(crate) fn run(context: &Context) -> Vec<Row> {
     let subscriptions = SUBSCRIPTIONS * scale.source_permille / 1_000;
     let setting = Setting { sleeps: true, ..Setting::new(context.options.threads, context.pins.as_ref()) };
     println!(
-        "{} subscriptions, at most {PER_SECOND} publishes/s, {} worker(s), writers outside. `rate`: what was reached; `could`: 1 / time \
-         to the last. CPU is of the whole process, per publish. `second`: how long the call of a second producer takes, that begins \
-         when the first one's has.\n",
+        "{} subscriptions, at most {PER_SECOND} publishes/s, {} worker(s), writers outside. `rate`: what was reached; `could`: 1 / \
+         time to the last. CPU is of the whole process, per publish. `second`: how long the call of a second producer takes, that \
+         begins when the first one's has.\n",
         grouped(subscriptions),
         setting.workers
     );
     println!(
-        "| keys | who | readers of a publish | rate/s | could/s | user | system | publish p50 | p99 | last reader p50 | run-queue wait | second p50 | p99 |"
+        "| keys | who | readers of a publish | rate/s | could/s | user | system | publish p50 | p99 | last reader p50 \
+         | run-queue wait | second p50 | p99 |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     let (mut rows, mut csv, mut lines) = (Vec::new(), CSV_HEAD.to_owned(), Vec::new());
@@ -104,8 +107,8 @@ pub(crate) fn run(context: &Context) -> Vec<Row> {
     rows
 }
 
-const CSV_HEAD: &str = "keys,spread,who,readers_of_a_publish,rate_per_s,could_per_s,user_ns,system_ns,publish_p50_ns,publish_p99_ns,\
-                        last_p50_ns,run_queue_wait_ns,second_p50_ns,second_p99_ns\n";
+const CSV_HEAD: &str = "keys,spread,who,readers_of_a_publish,rate_per_s,could_per_s,user_ns,system_ns,publish_p50_ns,\
+                        publish_p99_ns,last_p50_ns,run_queue_wait_ns,second_p50_ns,second_p99_ns\n";
 
 /// A figure as it is told.
 #[derive(Clone, Copy)]
@@ -154,162 +157,6 @@ fn row(subscriptions: u64, spread: &Spread, found: &[&Found]) -> Row {
         row.shown(format!("1/{} ({figures})", three_digits(global / relay)))
     } else {
         row.fraction(relay / global, 1.0 / 50.0, figures)
-    }
-}
-
-/// How subscriptions and publishes lie on the keys.
-struct Spread {
-    keys: u64,
-    is_zipf: bool,
-    /// The share of all keys up to each.
-    up_to: Vec<f64>,
-    /// How many subscriptions each key has.
-    readers: Vec<usize>,
-}
-
-impl Spread {
-    fn new(subscriptions: u64, keys: u64, is_zipf: bool) -> Self {
-        let mut up_to: Vec<f64> = (1..=keys)
-            .scan(0.0, |sum, rank| {
-                *sum += if is_zipf { 1.0 / rank as f64 } else { 1.0 };
-                Some(*sum)
-            })
-            .collect();
-        let all = up_to[up_to.len() - 1];
-        up_to.iter_mut().for_each(|share| *share /= all);
-        let mut this = Self { keys, is_zipf, readers: vec![0; up_to.len()], up_to };
-        for number in 0..subscriptions {
-            let key = this.at((number as f64 + 0.5) / subscriptions as f64);
-            this.readers[key] += 1;
-        }
-        this
-    }
-
-    fn name(&self) -> String {
-        let how = match (self.keys, self.is_zipf) {
-            (1, _) => "",
-            (_, true) => ", Zipf",
-            (_, false) => ", uniform",
-        };
-        format!("{}{how}", grouped(self.keys))
-    }
-
-    /// The key at a place between 0 and 1.
-    fn at(&self, place: f64) -> usize {
-        self.up_to.partition_point(|share| *share < place).min(self.up_to.len() - 1)
-    }
-
-    /// Where publish `number` goes.
-    fn drawn(&self, number: u64) -> usize {
-        let mixed = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 17)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        self.at((mixed >> 11) as f64 / (1_u64 << 53) as f64)
-    }
-}
-
-/// A peer that two threads can publish with.
-trait Shareable: Peer {
-    type Shared: Send + Sync + 'static;
-    fn share(writer: Self::Writer) -> Self::Shared;
-    fn publish_shared(shared: &Self::Shared, key: u64, event: u64);
-}
-
-impl Shareable for Broadcast {
-    type Shared = broadcast::Sender<u64>;
-
-    fn share(writer: Self::Writer) -> Self::Shared {
-        writer
-    }
-
-    fn publish_shared(shared: &Self::Shared, _key: u64, event: u64) {
-        black_box(shared.send(event).is_ok());
-    }
-}
-
-impl Shareable for KeyedBroadcast {
-    type Shared = Self;
-
-    fn share(writer: Self::Writer) -> Self::Shared {
-        writer
-    }
-
-    fn publish_shared(shared: &Self::Shared, key: u64, event: u64) {
-        black_box(Self::publish(&mut shared.clone(), key, event));
-    }
-}
-
-impl Shareable for Keywake {
-    type Shared = SharedPublisher<u64, u64>;
-
-    fn share(writer: Self::Writer) -> Self::Shared {
-        writer.shared()
-    }
-
-    fn publish_shared(shared: &Self::Shared, key: u64, event: u64) {
-        black_box(shared.publish(&key, event));
-    }
-}
-
-impl Shareable for Relayed {
-    type Shared = SharedPublisher<u64, u64>;
-
-    fn share(writer: Self::Writer) -> Self::Shared {
-        writer.shared()
-    }
-
-    fn publish_shared(shared: &Self::Shared, key: u64, event: u64) {
-        Keywake::publish_shared(shared, key, event);
-    }
-}
-
-/// One key of keywake for all, from which readers pick their own: the unsplit buffer, in the same make.
-#[derive(Clone)]
-struct AllInOne(Keywake);
-
-impl Peer for AllInOne {
-    const NAME: &'static str = "keywake, one key + filter";
-    const KEYED: bool = false;
-    type Writer = <Keywake as Peer>::Writer;
-    type Reader = <Keywake as Peer>::Reader;
-
-    fn open(retained: usize) -> (Self::Writer, Self) {
-        let (writer, hub) = Keywake::open(retained);
-        (writer, Self(hub))
-    }
-
-    fn serve(&self, runtime: &Handle) {
-        self.0.serve(runtime);
-    }
-
-    fn publish(writer: &mut Self::Writer, _key: u64, event: u64) -> usize {
-        Keywake::publish(writer, 0, event)
-    }
-
-    fn subscribe(&self, _key: u64) -> Self::Reader {
-        self.0.subscribe(0)
-    }
-
-    fn unsubscribe(&self, _key: u64, reader: Self::Reader) {
-        drop(reader);
-    }
-
-    fn try_recv(reader: &mut Self::Reader) -> Option<u64> {
-        Keywake::try_recv(reader)
-    }
-
-    async fn recv(reader: &mut Self::Reader) -> u64 {
-        Keywake::recv(reader).await
-    }
-}
-
-impl Shareable for AllInOne {
-    type Shared = SharedPublisher<u64, u64>;
-
-    fn share(writer: Self::Writer) -> Self::Shared {
-        writer.shared()
-    }
-
-    fn publish_shared(shared: &Self::Shared, _key: u64, event: u64) {
-        Keywake::publish_shared(shared, 0, event);
     }
 }
 
