@@ -37,6 +37,8 @@ pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
     seen: Box<[u32]>,
     /// The stamp of the patterns that were seen.
     patterns: u64,
+    /// Seq of the last event that nobody keeps.
+    unread: u64,
     /// The seq given last.
     seq: u64,
     budget: Option<Budget<K, T>>,
@@ -173,6 +175,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
             index: (0..TABLES).map(|_| HashTable::new()).collect(),
             seen: vec![0; shared.registry.shard_count()].into(),
             patterns: 0,
+            unread: 0,
             seq: shared.config.start_seq,
             budget: shared.config.total_bytes.map(Budget::new),
             after: After::default(),
@@ -353,9 +356,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     #[inline(never)]
     fn deliver_unknown(&mut self, key: &impl AsKey<K>, hash: u64, mut refused: Refused<T>) -> Result<usize, Option<T>> {
         let shard = self.shared.registry.shard_of(hash);
-        // H7: this one is not noted yet, so nothing of a key that is wanted is lost but what came before it.
-        let seq = refused.incoming.seq;
-        match self.deliver_made(key, hash, shard, refused, seq - 1) {
+        match self.deliver_made(key, hash, shard, refused) {
             Ok(readers) => return Ok(readers),
             Err(back) => refused = back,
         }
@@ -379,8 +380,9 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
                 Ok(readers) => return Ok(readers),
                 Err(back) => refused = back,
             }
-            // H7: the births may have been those of a pattern.
-            match self.deliver_made(key, hash, shard, refused, seq) {
+            // H7: the births may have been those of a pattern; and this event is noted.
+            self.unread = seq;
+            match self.deliver_made(key, hash, shard, refused) {
                 Ok(readers) => return Ok(readers),
                 Err(back) => refused = back,
             }
@@ -395,10 +397,9 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         hash: u64,
         shard: usize,
         mut refused: Refused<T>,
-        noted: u64,
     ) -> Result<usize, Refused<T>> {
         while self.shared.config.retain_unread || !self.shared.patterns.is_empty() {
-            self.shared.patterns.adopt(&mut self.patterns, noted);
+            self.shared.patterns.adopt(&mut self.patterns, self.unread);
             refused = match self.make(key, hash, shard, refused) {
                 Ok(readers) => return Ok(readers),
                 // The topic that we made, or found, died before our event was in it; or the patterns have changed.
@@ -410,7 +411,8 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     }
 
     /// Nobody keeps the event.
-    fn give_up(&self, refused: Refused<T>) -> Option<T> {
+    fn give_up(&mut self, refused: Refused<T>) -> Option<T> {
+        self.unread = refused.incoming.seq;
         let unread = &self.pulse.progress.unread;
         unread.set(unread.get() + 1);
         refused.incoming.event

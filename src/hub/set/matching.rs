@@ -69,7 +69,8 @@ impl<K, T> Want<K, T> {
 /// One pattern of a set.
 pub(crate) struct Wanted<K, T> {
     inbox: Arc<Inbox<K, T>>,
-    /// Of keys without topic, events up to this may have been lost; `u64::MAX` until the writer has seen the pattern.
+    /// Of keys without topic, events up to this were lost before the writer had seen the pattern, or because there was no room for a topic;
+    /// `u64::MAX` until it has.
     adopted: AtomicU64,
     /// Which of the set's patterns it is.
     number: usize,
@@ -93,8 +94,10 @@ struct InboxState<K, T> {
 /// A topic that was joined for a set.
 pub(super) struct Newcomer<K, T> {
     topic: TopicArc<K, T>,
-    /// Events of its key up to this may have been lost.
+    /// What the topic does not hold, and what the stripes say of other keys beside.
     floor: u64,
+    /// Since the pattern was registered, no event of its key after this was lost.
+    adopted: u64,
     number: usize,
 }
 
@@ -137,8 +140,9 @@ impl<K, T> Patterns<K, T> {
         want
     }
 
-    /// The writer is about to look for who wants a key: those patterns that it has not seen know now up to where it did not mind them.
-    pub(crate) fn adopt(&self, seen: &mut u64, seq: u64) {
+    /// The writer is about to look for who wants a key: those patterns that it has not seen know now up to where it did not mind them,
+    /// which is its last event that nobody keeps.
+    pub(crate) fn adopt(&self, seen: &mut u64, unread: u64) {
         let now = self.stamp().0;
         if now == *seen {
             return;
@@ -146,7 +150,7 @@ impl<K, T> Patterns<K, T> {
         *seen = now;
         let fresh = std::mem::take(&mut self.registered.lock().fresh);
         for wanted in fresh {
-            wanted.adopt(seq);
+            wanted.adopt(unread);
         }
     }
 
@@ -186,8 +190,12 @@ impl<K, T> Want<K, T> {
         for wanted in &self.list {
             // Relaxed: see `adopt`, and `lose`.
             let adopted = wanted.adopted.load(Ordering::Relaxed);
-            let floor = topic.chain.floor().min(adopted.max(source_floor));
-            let newcomer = Newcomer { topic: Arc::clone(topic), floor, number: wanted.number };
+            let newcomer = Newcomer {
+                topic: Arc::clone(topic),
+                floor: topic.chain.floor(),
+                adopted: adopted.max(source_floor),
+                number: wanted.number,
+            };
             if let Some(waker) = wanted.inbox.put(newcomer) {
                 wakers.push(waker);
             }
@@ -238,12 +246,20 @@ impl<K, T> Inbox<K, T> {
     }
 }
 
+/// What a pattern wants of keys that come later.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    /// Nothing up to this.
+    from: u64,
+    /// What was there at this time was joined: of others, events up to this may have been lost, as far as stripes and tombstones say.
+    joined: u64,
+}
+
 /// What a set with patterns has.
 pub(super) struct Matching<K, T> {
     inbox: Arc<Inbox<K, T>>,
     tickets: Vec<Ticket>,
-    /// Per pattern, up to where nothing is wanted of keys that come later.
-    bases: Vec<u64>,
+    bases: Vec<Base>,
     /// Taken out of the inbox, and not taken over yet.
     newcomers: Vec<Newcomer<K, T>>,
 }
@@ -346,22 +362,22 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         let number = matching.bases.len();
         let wanted = Wanted { inbox: Arc::clone(&matching.inbox), adopted: AtomicU64::new(u64::MAX), number };
         matching.tickets.push(patterns.insert(pattern, Arc::new(wanted), K::as_ref));
-        // H7: registered first, and then the writer called; and what is completed now it has not minded.
+        // Conservative, should a key's own code panic below.
+        matching.bases.push(Base { from: 0, joined: u64::MAX });
+        // H7: registered first, and then the writer called.
         self.hub.shared.registry.call_writer();
-        let completed = self.hub.shared.pulse.progress.completed();
-        matching.bases.push(match start {
-            Start::After(position) if position.epoch() == self.hub.shared.config.epoch => {
-                if self.hub.is_ahead(position) {
-                    completed
-                } else {
-                    position.seq()
-                }
-            }
-            _ => completed,
-        });
         let mut panics = FirstPanic::default();
         for shard in 0..self.hub.shared.registry.shard_count() {
             panics.run(|| self.join_matching(shard, pattern, start));
+        }
+        // Last: what died before we came to its shard is none of ours.
+        let joined = self.hub.shared.pulse.progress.completed();
+        let from = match start {
+            Start::After(position) if position.epoch() == self.hub.shared.config.epoch && !self.hub.is_ahead(position) => position.seq(),
+            _ => joined,
+        };
+        if let Some(base) = self.matching.as_mut().and_then(|matching| matching.bases.get_mut(number)) {
+            *base = Base { from, joined };
         }
         panics.go_on();
     }
@@ -410,10 +426,10 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
             let is_known = self.has_topic(&topic);
             let own = (!is_known).then(|| PlainArc::new(topic.key().clone()));
             let Some(matching) = &mut self.matching else { return };
-            let Some(Newcomer { floor, number, .. }) = matching.newcomers.pop() else { return };
-            let base = matching.bases.get(number).copied().unwrap_or(0);
+            let Some(newcomer) = matching.newcomers.pop() else { return };
+            let base = matching.bases[newcomer.number];
             match own {
-                Some(own) => self.take_newcomer(own, topic, base, floor),
+                Some(own) => self.take_newcomer(own, newcomer, base),
                 // By another pattern, or by the pass over all shards.
                 None => self.leave_topic(topic),
             }
@@ -425,11 +441,13 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         self.by_key.find(topic.hash(), is_same).is_some()
     }
 
-    fn take_newcomer(&mut self, own: PlainArc<K>, topic: TopicArc<K, T>, base: u64, floor: u64) {
-        let lost = (floor > base).then_some(Gap { from: base, to: floor, missed: None, cause: GapCause::Unread });
-        // Where the source has to come to `base`, those that come first may lie below.
-        let is_exact = base <= self.known;
-        let mut reader = Reader::at(topic, 0, base.max(floor), is_exact);
+    fn take_newcomer(&mut self, own: PlainArc<K>, newcomer: Newcomer<K, T>, Base { from, joined }: Base) {
+        let Newcomer { topic, floor, adopted, .. } = newcomer;
+        let to = floor.min(adopted.max(joined));
+        let lost = (to > from).then_some(Gap { from, to, missed: None, cause: GapCause::Unread });
+        // Where the source has to come to `from`, those that come first may lie below.
+        let is_exact = from <= self.known;
+        let mut reader = Reader::at(topic, 0, from.max(to), is_exact);
         // What comes is above what was known before the topic was made.
         reader.know(self.known);
         let rank = reader.seq() + 1;
