@@ -373,7 +373,9 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         // Last: what died before we came to its shard is none of ours.
         let joined = self.hub.shared.pulse.progress.completed();
         let from = match start {
-            Start::After(position) if position.epoch() == self.hub.shared.config.epoch && !self.hub.is_ahead(position) => position.seq(),
+            Start::After(position) if position.epoch() == self.hub.shared.config.epoch && !self.hub.is_ahead(position) => {
+                position.seq()
+            }
             _ => joined,
         };
         if let Some(base) = self.matching.as_mut().and_then(|matching| matching.bases.get_mut(number)) {
