@@ -107,7 +107,7 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     }
 
     /// Takes a new watermark, and then over what came: in this order (see `Roster`).
-    fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         let known = self.hub.shared.pulse.watermark(self.seen, self.known);
         let mut has_newcomers = self.matching.as_ref().is_some_and(|matching| matching.has_newcomers());
         for member in self.core.take_marked() {

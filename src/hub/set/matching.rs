@@ -381,6 +381,9 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         if let Some(base) = self.matching.as_mut().and_then(|matching| matching.bases.get_mut(number)) {
             *base = Base { from, joined };
         }
+        // The set's position is not to lie before where its pattern begins.
+        self.seen = self.seen.max(joined);
+        panics.run(|| self.look());
         panics.go_on();
     }
 
