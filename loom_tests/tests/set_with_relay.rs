@@ -1,6 +1,6 @@
 //! With a relay a set is woken, and its position is as safe: the relay marks its members, and moves what it may deliver up to.
 
-use keywake::{Hub, Relay};
+use keywake::{Hub, Received, Relay};
 use loom_tests::{KEY, Payload, Payloads, Runner, SetSleeper, Sleeper, builder, model, race, race3};
 
 const OTHER: u8 = 2;
@@ -195,6 +195,32 @@ fn set_that_helps_against_relay_then_publish_to_a_sleeping_reader() {
         drop((publisher, sleeper, reader, hub));
         relay.run();
         drop(relay);
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A blocked thread does not depend on relays: nobody polls this one.
+#[test]
+fn thread_that_blocks_on_a_set_against_publish_beside_a_relay_that_is_not_polled() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let mut relay = Runner::new(hub.relay());
+        relay.poll();
+        let mut set = hub.subscribe_set();
+        set.add(&KEY);
+        let event = payloads.make(1);
+        let ((), publisher) = race(
+            move || match set.recv_blocking() {
+                Ok((key, Received::Event(event))) => assert_eq!((*key, event.seq()), (KEY, 1)),
+                other => panic!("expected an event: {other:?}"),
+            },
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        drop((publisher, hub, relay));
         payloads.assert_all_dropped();
     });
 }
