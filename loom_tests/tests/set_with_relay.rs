@@ -1,7 +1,7 @@
 //! With a relay a set is woken, and its position is as safe: the relay marks its members, and moves what it may deliver up to.
 
 use keywake::{Hub, Received, Relay};
-use loom_tests::{KEY, Payload, Payloads, Runner, SetSleeper, Sleeper, builder, model, race, race3};
+use loom_tests::{KEY, Payload, Payloads, Runner, SetSleeper, Sleeper, builder, model, model_within, race, race3};
 
 const OTHER: u8 = 2;
 const THIRD: u8 = 3;
@@ -81,7 +81,7 @@ fn relay_against_recv() {
 
 #[test]
 fn position_of_a_sleeping_set_against_publish_against_relay() {
-    model(|| {
+    model_within(1, || {
         let payloads = Payloads::new();
         let (mut publisher, hub) = builder().build();
         let (mut relay, mut sleeper) = asleep(&hub);
