@@ -91,8 +91,8 @@ pub(crate) struct Pulse<K, T> {
     ring: Ring<TopicArc<K, T>>,
     /// Who works on the ring: 0 nobody; whoever raises it from there works, until nobody has raised it since.
     turn: Padded<AtomicU32>,
-    /// Used by who works, and left here between turns.
-    work: Mutex<Work<K, T>>,
+    /// Used by who works, who takes it out, and left here between turns.
+    desk: Mutex<Desk<K, T>>,
     pub(crate) roster: Roster,
     /// Topics of the ring whose sets have been marked.
     done: AtomicU64,
@@ -137,7 +137,15 @@ struct Turns {
     was_joined: bool,
 }
 
-/// What lies between two turns.
+/// Where the work lies between two turns.
+struct Desk<K, T> {
+    /// `None`: somebody is at it.
+    work: Option<Box<Work<K, T>>>,
+    /// The time that a sweep told while somebody was at it.
+    swept: Option<Instant>,
+}
+
+/// What is left to do.
 struct Work<K, T> {
     /// Sets of which a member was marked: before any task of a topic.
     sets: VecDeque<Waker>,
@@ -145,9 +153,9 @@ struct Work<K, T> {
     resting: Resting<K, T>,
 }
 
-impl<K, T> Default for Work<K, T> {
-    fn default() -> Self {
-        let resting = Resting { order: VecDeque::new(), topics: HashMap::new(), awaited: BinaryHeap::new(), swept: None };
+impl<K, T> Work<K, T> {
+    fn new() -> Self {
+        let resting = Resting { order: VecDeque::new(), topics: HashMap::new(), awaited: BinaryHeap::new() };
         Self { sets: VecDeque::new(), run: VecDeque::new(), resting }
     }
 }
@@ -159,6 +167,19 @@ struct Run<K, T> {
     pass: Option<Pass>,
 }
 
+/// What the first step found.
+struct Marked<K, T> {
+    sets: Few<Waker>,
+    /// RUNNING since.
+    run: Few<Run<K, T>>,
+    dropped: Few<TopicArc<K, T>>,
+}
+
+/// Each may be the last that holds its topic, whose events' drops are user code.
+fn drop_each<K, T>(topics: Few<TopicArc<K, T>>, panics: &mut FirstPanic) {
+    topics.pour(|topic| panics.run(|| drop(topic)));
+}
+
 /// Topics that were fanned out less than the interval ago.
 struct Resting<K, T> {
     /// By when they may be again, which is the order in which they came here. By address: nothing is read by it; and by hash, since where a
@@ -167,8 +188,6 @@ struct Resting<K, T> {
     topics: HashMap<(usize, u64), Rest<K, T>>,
     /// By when those may be that something waits for: not all are looked at for that.
     awaited: BinaryHeap<Reverse<Instant>>,
-    /// The time that a sweep told while somebody worked, and had all else.
-    swept: Option<Instant>,
 }
 
 struct Rest<K, T> {
@@ -224,7 +243,7 @@ impl<K, T> Pulse<K, T> {
             tallies: Padded::default(),
             ring: Ring::new(),
             turn: Padded::new(AtomicU32::new(0)),
-            work: Mutex::new(Work::default()),
+            desk: Mutex::new(Desk { work: Some(Box::new(Work::new())), swept: None }),
             roster: Roster::new(),
             done: AtomicU64::new(0),
             low: AtomicU64::new(start_seq),
@@ -350,10 +369,10 @@ impl<K, T> Pulse<K, T> {
 
     /// Wakes sets, of which each was marked.
     pub(crate) fn wake_sets(&self, sets: Few<Waker>, panics: &mut FirstPanic) {
-        for waker in sets {
+        sets.pour(|waker| {
             self.tallies.wakes.add(1);
             panics.run(|| waker.wake());
-        }
+        });
     }
 
     /// Up to where a set knows all of its keys that takes over what was marked now, and has seen the event `seen`, or that the hub has
@@ -440,11 +459,16 @@ impl<K, T> Pulse<K, T> {
     }
 
     fn count_woken(&self, topic: &Topic<K, T>, fan_outs: u64, woken: &Woken) {
+        self.count_since(topic, fan_outs, (0, 0), woken);
+    }
+
+    /// The same for what came to `woken` since it had so many wakes and empty ones.
+    fn count_since(&self, topic: &Topic<K, T>, fan_outs: u64, (wakes, empty): (u64, u64), woken: &Woken) {
         if self.counts_topics {
             let counts = topic.waiters.counts();
             counts.fan_outs.add(fan_outs);
-            counts.wakes.add(woken.wakes);
-            counts.empty.add(woken.empty);
+            counts.wakes.add(woken.wakes - wakes);
+            counts.empty.add(woken.empty - empty);
         }
     }
 
@@ -560,7 +584,7 @@ impl<K, T> Pulse<K, T> {
     /// When a resting topic that somebody waits at may be fanned out again.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.interval?;
-        self.work.lock().resting.awaited.peek().map(|Reverse(due)| *due)
+        self.desk.lock().work.as_ref()?.resting.awaited.peek().map(|Reverse(due)| *due)
     }
 
     /// For who has no timer: lets topics go that may be fanned out again at `now`.
@@ -568,12 +592,15 @@ impl<K, T> Pulse<K, T> {
         if self.interval.is_none() {
             return;
         }
-        let mut work = self.work.lock();
-        let Work { run, resting, .. } = &mut *work;
+        let mut desk = self.desk.lock();
+        let Some(work) = &mut desk.work else {
+            desk.swept = desk.swept.max(Some(now));
+            return;
+        };
+        let Work { run, resting, .. } = &mut **work;
         resting.release(Some(now), run);
-        resting.swept = resting.swept.max(Some(now));
         let is_due = !run.is_empty();
-        drop(work);
+        drop(desk);
         if is_due {
             self.rouse(panics);
         }
@@ -604,39 +631,49 @@ impl<K, T> Pulse<K, T> {
 
     /// The first step only. True: there is more to do, for the relay.
     fn mark_once(&self, panics: &mut FirstPanic) -> bool {
-        let mut work = Work::default();
-        let mut dropped = Vec::new();
-        self.mark(&mut work, &mut dropped);
-        // What rests stays where the relay finds it, for its timer.
-        let mut left = self.work.lock();
-        left.run.append(&mut work.run);
-        let more = !left.run.is_empty();
-        let sets = std::mem::take(&mut left.sets);
-        drop(left);
-        for waker in sets.into_iter().chain(work.sets) {
+        let marked = self.mark();
+        // What rests stays on the desk meanwhile, where the relay finds it, for its timer.
+        let mut desk = self.desk.lock();
+        // The turn is ours: nobody else is at it.
+        let work = desk.work.get_or_insert_with(|| Box::new(Work::new()));
+        marked.run.pour(|run| work.run.push_back(run));
+        marked.sets.pour(|waker| work.sets.push_back(waker));
+        let more = !work.run.is_empty();
+        let sets = std::mem::take(&mut work.sets);
+        drop(desk);
+        for waker in sets {
             self.wake_sets(Few::of(waker), panics);
         }
-        panics.run(|| drop(dropped));
+        drop_each(marked.dropped, panics);
+        more
+    }
+
+    fn take_work(&self) -> Box<Work<K, T>> {
+        self.desk.lock().work.take().unwrap_or_else(|| Box::new(Work::new()))
+    }
+
+    /// True: there is more to do.
+    fn put_back(&self, mut work: Box<Work<K, T>>) -> bool {
+        let mut desk = self.desk.lock();
+        // A sweep may have come between, which found nothing.
+        if let Some(now) = desk.swept.take() {
+            let Work { run, resting, .. } = &mut *work;
+            resting.release(Some(now), run);
+        }
+        let more = !work.run.is_empty() || !work.sets.is_empty();
+        desk.work = Some(work);
         more
     }
 
     /// True: there is more to do.
-    fn put_back(&self, mut work: Work<K, T>) -> bool {
-        let mut left = self.work.lock();
-        // A sweep may have come between, which found nothing.
-        if let Some(now) = left.resting.swept {
-            work.resting.release(Some(now), &mut work.run);
-        }
-        *left = work;
-        !left.run.is_empty() || !left.sets.is_empty()
-    }
-
-    /// True: there is more to do.
     fn work_once(&self, panics: &mut FirstPanic) -> bool {
-        let mut work = std::mem::take(&mut *self.work.lock());
-        let mut dropped = Vec::new();
+        let mut boxed = self.take_work();
+        let work = &mut *boxed;
         let is_alive = self.ring.is_alive();
-        self.mark(&mut work, &mut dropped);
+        let marked = self.mark();
+        marked.run.pour(|run| work.run.push_back(run));
+        marked.sets.pour(|waker| work.sets.push_back(waker));
+        let mut dropped = marked.dropped;
         if self.interval.is_some() {
             work.resting.release(is_alive.then(Instant::now), &mut work.run);
         }
@@ -655,25 +692,26 @@ impl<K, T> Pulse<K, T> {
             }
             let Some(run) = work.run.pop_front() else { break };
             looks += 1;
-            passes += u64::from(self.run(run, budget, is_alive, &mut work, &mut woken, &mut dropped));
+            passes += u64::from(self.run(run, budget, is_alive, work, &mut woken, &mut dropped));
             if looks >= BATCH && is_alive {
                 break;
             }
         }
-        let more = self.put_back(work);
+        let more = self.put_back(boxed);
         self.note(passes, woken, panics);
-        panics.run(|| drop(dropped));
+        drop_each(dropped, panics);
         more
     }
 
     /// The first step, for all that was pushed: whoever is to be told before any task is woken.
-    fn mark(&self, work: &mut Work<K, T>, dropped: &mut Vec<TopicArc<K, T>>) {
+    fn mark(&self) -> Marked<K, T> {
         // First: of the events up to here, all pushes show below.
         let completed = self.progress.completed();
         let pushed = self.ring.pushed();
         // Relaxed: only who works changes it.
         let mut done = self.done.load(Ordering::Relaxed);
         let before = done;
+        let mut marked = Marked { sets: Few::default(), run: Few::default(), dropped: Few::default() };
         let mut sets = Woken::default();
         while done < pushed {
             // SAFETY: W4: the turn is ours.
@@ -685,9 +723,9 @@ impl<K, T> Pulse<K, T> {
             }
             if state.has(Waiting::TASKS) && !state.is_running() {
                 topic.chain.word.set_running(true);
-                work.run.push_back(Run { topic, pass: None });
+                marked.run.push(Run { topic, pass: None });
             } else {
-                dropped.push(topic);
+                marked.dropped.push(topic);
             }
         }
         // Release (pairs with `watermark`): the marks come before.
@@ -697,7 +735,8 @@ impl<K, T> Pulse<K, T> {
         if done != before {
             self.roster.release_held(&mut sets.later);
         }
-        work.sets.extend(sets.later);
+        marked.sets = sets.later;
+        marked
     }
 
     /// One part of a pass over a topic's tasks. True: it is through.
@@ -708,7 +747,7 @@ impl<K, T> Pulse<K, T> {
         is_alive: bool,
         work: &mut Work<K, T>,
         woken: &mut Woken,
-        dropped: &mut Vec<TopicArc<K, T>>,
+        dropped: &mut Few<TopicArc<K, T>>,
     ) -> bool {
         let Run { topic, pass } = run;
         let word = &topic.chain.word;
@@ -720,10 +759,9 @@ impl<K, T> Pulse<K, T> {
         }
         let mut pass = pass.unwrap_or_else(|| Pass::begin(word));
         topic.waiters.note_queued(pass.count());
-        let mut own = Woken::default();
-        let is_through = topic.waiters.wake_some_tasks(&mut pass, budget, &mut own);
-        self.count_woken(&topic, u64::from(is_through), &own);
-        woken.add(own);
+        let before = (woken.wakes, woken.empty);
+        let is_through = topic.waiters.wake_some_tasks(&mut pass, budget, woken);
+        self.count_since(&topic, u64::from(is_through), before, woken);
         if !is_through {
             work.run.push_back(Run { topic, pass: Some(pass) });
             return false;
@@ -770,18 +808,17 @@ impl<K, T> Pulse<K, T> {
     /// Wakes those who are bound to a relay, about `budget` of them. True: there are more.
     pub(crate) fn serve(&self, server: &Server<K, T>, budget: usize, panics: &mut FirstPanic) -> bool {
         let mut woken = Woken::default();
-        let mut dropped = Vec::new();
+        let mut dropped = Few::default();
         let (mut looks, mut passes) = (0, 0);
         let more = loop {
             let left = budget.saturating_sub(usize::try_from(woken.wakes).unwrap_or(budget));
             let Some(BoundRun { topic, lane, pass }) = server.list.lock().bound.pop_front() else { break false };
             let mut pass = pass.unwrap_or_else(|| topic.waiters.begin_bound(lane, &topic.chain.word));
             looks += 1;
-            let mut own = Woken::default();
-            let is_through = topic.waiters.wake_some_bound(lane, &mut pass, left, &mut own);
+            let before = (woken.wakes, woken.empty);
+            let is_through = topic.waiters.wake_some_bound(lane, &mut pass, left, &mut woken);
             passes += u64::from(is_through);
-            self.count_woken(&topic, u64::from(is_through), &own);
-            woken.add(own);
+            self.count_since(&topic, u64::from(is_through), before, &woken);
             if !is_through {
                 server.list.lock().bound.push_back(BoundRun { topic, lane, pass: Some(pass) });
             } else if topic.waiters.end_bound(lane, pass, &topic.chain.word) {
@@ -794,7 +831,7 @@ impl<K, T> Pulse<K, T> {
             }
         };
         self.note(passes, woken, panics);
-        panics.run(|| drop(dropped));
+        drop_each(dropped, panics);
         more
     }
 

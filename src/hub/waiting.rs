@@ -53,10 +53,12 @@ impl Parking {
         }
     }
 
+    #[inline]
     fn slot_mask(self) -> u32 {
         if self.0 & Self::BOUND == 0 { Self::SLOT } else { Self::BOUND_SLOT }
     }
 
+    #[inline]
     pub(super) fn lane(self) -> Lane {
         if self.0 & Self::BOUND == 0 {
             return Lane::Task;
@@ -65,6 +67,7 @@ impl Parking {
         u8::try_from(number).map_or(Lane::Task, Lane::Bound)
     }
 
+    #[inline]
     pub(super) fn slot(self) -> Option<SlotId> {
         let number = self.0 & self.slot_mask();
         (number != self.slot_mask()).then(|| SlotId::from_number(number))
@@ -81,8 +84,14 @@ impl Parking {
 }
 
 impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
-    #[cfg_attr(not(feature = "tokio"), expect(clippy::needless_pass_by_ref_mut, reason = "tokio's budget takes the context so"))]
     pub(super) fn poll_found(&mut self, cx: &mut Context<'_>) -> Poll<Result<Found, Closed>> {
+        self.poll_with(cx, |this| this.find_within(LOOKS))
+    }
+
+    /// What `find` gives; where it gives nothing, parks.
+    #[inline]
+    #[cfg_attr(not(feature = "tokio"), expect(clippy::needless_pass_by_ref_mut, reason = "tokio's budget takes the context so"))]
+    pub(super) fn poll_with<R>(&mut self, cx: &mut Context<'_>, mut find: impl FnMut(&mut Self) -> Option<R>) -> Poll<R> {
         // A reader that always finds something must let the others of its thread run.
         #[cfg(feature = "tokio")]
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
@@ -93,10 +102,13 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
             return Poll::Pending;
         }
         loop {
-            if let Some(found) = self.find_within(LOOKS) {
+            if let Some(found) = find(self) {
                 #[cfg(feature = "tokio")]
                 budget.made_progress();
-                self.reader.run = self.reader.run.wrapping_add(1);
+                #[cfg(not(feature = "tokio"))]
+                {
+                    self.reader.run += 1;
+                }
                 return Poll::Ready(found);
             }
             if self.watch().is_some_and(|watch| watch.is_tired) {
@@ -104,7 +116,10 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
                 return Poll::Pending;
             }
             if self.park(cx.waker()) {
-                self.reader.run = 0;
+                #[cfg(not(feature = "tokio"))]
+                {
+                    self.reader.run = 0;
+                }
                 return Poll::Pending;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-use super::row::{Parked, Row, Target, WIDTH, Woken};
+use super::row::{Budget, Parked, Row, Target, WIDTH, Woken};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, Tally};
 
 /// Rows of a group. Two in models.
@@ -109,17 +109,17 @@ impl<P: Parked> Group<P> {
     }
 
     /// From row `from` on, by a visitor. `Err`: it stopped at that row, in which there are more.
-    pub(super) fn wake_behind(&self, from: usize, target: Target, budget: &mut usize, woken: &mut Woken) -> Result<(), usize> {
+    pub(super) fn wake_behind(&self, from: usize, target: Target, budget: &mut Budget, woken: &mut Woken) -> Result<(), usize> {
         let reach = u64::MAX << from;
         // A pass that may stop takes off one bit at a time: whom it wakes may go on with the pass at once, and has to find the others.
-        let at_once = if *budget > usize::MAX / 2 { reach } else { 0 };
+        let at_once = if budget.is_unlimited() { reach } else { 0 };
         // AcqRel (pairs with `mention`): rows that are mentioned are visible; a read-modify-write even where nothing is set,
         // so that a mention that comes after it sees the count that made us come (P1).
         let mut summary = self.summary.fetch_and(!at_once, Ordering::AcqRel) & reach;
         while summary != 0 {
             let index = summary.trailing_zeros() as usize;
             // One that can wake nobody any more only looks whether somebody is there.
-            if at_once == 0 && *budget > 0 {
+            if at_once == 0 && !budget.is_spent() {
                 // AcqRel (pairs with `mention`): as above.
                 self.summary.fetch_and(!(1 << index), Ordering::AcqRel);
             }

@@ -2,7 +2,7 @@
 
 use super::{
     member::Member,
-    row::{Put, Woken},
+    row::{Budget, Put, Woken},
     slots::{Place, SlotId, Slots},
     waiters::{say_left, say_unless_told, target_of},
 };
@@ -61,7 +61,7 @@ impl Members {
         let mut target = target_of(state);
         loop {
             woken.left = false;
-            self.0.wake_behind(target, &mut Place::default(), usize::MAX, woken);
+            self.0.wake_behind(target, &mut Place::default(), Budget::UNLIMITED, woken);
             // Those who have seen all stay parked, and the word must say so. If an event came since, it may not have seen that.
             if !woken.left || say_left(word, Waiting::SETS, target) {
                 return;

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     group::{FullRow, GROUP, Group},
-    row::{Parked, Target, WIDTH, Woken},
+    row::{Budget, Parked, Target, WIDTH, Woken},
     visitors::Visitors,
 };
 use crate::sync::{AtomicPtr, Mutex, Ordering};
@@ -206,7 +206,7 @@ impl<P: Parked> Rest<P> {
     }
 
     /// Wakes from row `from` on, within the budget. False: it stopped there.
-    pub(super) fn wake_behind(&self, target: Target, from: &mut usize, budget: &mut usize, woken: &mut Woken) -> bool {
+    pub(super) fn wake_behind(&self, target: Target, from: &mut usize, budget: &mut Budget, woken: &mut Woken) -> bool {
         if *from == 0 {
             if !self.first.row.wake_behind(target, budget, woken, || ()) {
                 return false;
@@ -224,7 +224,7 @@ impl<P: Parked> Rest<P> {
         is_through
     }
 
-    fn wake_groups(&self, target: Target, from: &mut usize, budget: &mut usize, woken: &mut Woken) -> bool {
+    fn wake_groups(&self, target: Target, from: &mut usize, budget: &mut Budget, woken: &mut Woken) -> bool {
         let (mut number, mut index) = ((*from - 1) / GROUP, (*from - 1) % GROUP);
         loop {
             let (segment, in_segment) = segment_of(number);

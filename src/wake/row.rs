@@ -46,6 +46,47 @@ pub(crate) struct Target {
     pub(crate) all: bool,
 }
 
+/// How many a pass may wake yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    left: usize,
+    /// It is spent by whole rows: a pass that may wake one more wakes all of that row. Nothing is gained by cutting rows where it does not
+    /// matter who is woken first.
+    in_rows: bool,
+}
+
+impl Budget {
+    /// Everybody.
+    pub(crate) const UNLIMITED: Self = Self { left: usize::MAX, in_rows: true };
+
+    /// So many, and no more.
+    pub(crate) fn exactly(number: usize) -> Self {
+        Self { left: number, in_rows: false }
+    }
+
+    /// So many, and the rest of the last one's row.
+    pub(crate) fn in_rows(number: usize) -> Self {
+        Self { left: number, in_rows: true }
+    }
+
+    pub(super) fn is_spent(self) -> bool {
+        self.left == 0
+    }
+
+    pub(super) fn is_unlimited(self) -> bool {
+        self.left > usize::MAX / 2
+    }
+
+    pub(crate) fn spend(&mut self, number: usize) {
+        self.left = self.left.saturating_sub(number);
+    }
+
+    /// Of these, the ones that may be woken.
+    fn of(self, behind: u64) -> u64 {
+        if self.left >= WIDTH || self.in_rows && self.left > 0 { behind } else { lowest(behind, self.left) }
+    }
+}
+
 pub(super) const fn parked(slot: usize) -> u64 {
     1 << slot
 }
@@ -104,8 +145,7 @@ impl Woken {
 
     /// Wakes them all. They are user code: a panic of one must not cost the others their wake.
     pub(super) fn wake(&mut self, mut parked: impl Iterator<Item = impl Parked>) {
-        let mut go_on = true;
-        while go_on {
+        loop {
             let (wakes, later) = (&mut self.wakes, &mut self.later);
             let run = panic::catch_unwind(panic::AssertUnwindSafe(|| {
                 for parked in &mut parked {
@@ -113,10 +153,8 @@ impl Woken {
                     parked.wake(later);
                 }
             }));
-            go_on = run.is_err();
-            if let Err(payload) = run {
-                self.panic.get_or_insert(payload);
-            }
+            let Err(payload) = run else { return };
+            self.panic.get_or_insert(payload);
         }
     }
 }
@@ -139,30 +177,22 @@ impl<P: Parked, const N: usize> Row<P, N> {
         }
     }
 
-    /// Whether a reader that had seen `seen` has something to read at `count`. Cut to 32 bits both: a reader that is parked has
+    /// 1 if a reader that had seen `seen` has something to read at `count`, else 0. Cut to 32 bits both: a reader that is parked has
     /// been passed by far fewer than 2^31 events, since the first of them wakes it.
-    fn is_behind(&self, slot: usize, count: u64) -> bool {
+    #[inline]
+    fn is_behind(&self, slot: usize, count: u32) -> u64 {
         // Relaxed: written before P was set, which the caller has acquired; a slot whose P it does not own it looks at again.
         let seen = self.seen[slot].load(Ordering::Relaxed);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "arithmetic modulo 2^32")]
-        let ahead = (count as u32).wrapping_sub(seen) as i32;
-        ahead > 0
+        // The sign: that of a negative number.
+        u64::from(seen.wrapping_sub(count) >> 31)
     }
 
     /// Lays `new` into a slot. The slot is the caller's.
+    #[inline]
     pub(super) fn put(&self, slot: usize, count: u64, new: &P) -> Put {
         // Acquire (pairs with `release`): a cell whose H is off is no longer read.
-        let mut bits = self.bits.load(Ordering::Acquire);
-        if bits & parked(slot) != 0 {
-            // Of an earlier, cancelled or overtaken wait (this reader's, or that of the slot's owner before).
-            bits = self.take(slot) & !parked(slot);
-        }
-        if bits & held(slot) != 0 {
-            // A re-poll while a fan-out has the cell. The same waker is about to be woken. A new one must be asked for again, and is
-            // by itself: waiting for the cell would be waiting for the writer's time slice.
-            if !self.holds(slot, new) {
-                new.again();
-            }
+        let bits = self.bits.load(Ordering::Acquire);
+        if bits & (parked(slot) | held(slot)) != 0 && self.is_coming(slot, bits, new) {
             return Put::Coming;
         }
         let new = new.clone();
@@ -177,6 +207,29 @@ impl<P: Parked, const N: usize> Row<P, N> {
         // come first, it sees us and what we laid down.
         self.bits.fetch_or(parked(slot), Ordering::AcqRel);
         Put::Parked
+    }
+
+    /// Empties a slot in which something lies. True: a fan-out has it, and a wake is on its way.
+    #[cold]
+    fn is_coming(&self, slot: usize, bits: u64, new: &P) -> bool {
+        // Of an earlier, cancelled or overtaken wait (this reader's, or that of the slot's owner before).
+        let bits = if bits & parked(slot) != 0 { self.take(slot) } else { bits };
+        if bits & held(slot) == 0 {
+            return false;
+        }
+        // A re-poll while a fan-out has the cell. The same waker is about to be woken. A new one must be asked for again, and is
+        // by itself: waiting for the cell would be waiting for the writer's time slice.
+        if !self.holds(slot, new) {
+            new.again();
+        }
+        true
+    }
+
+    /// Whether `new`, or what does for it, lies in a slot already: for its owner, who asks instead of laying it down anew where nothing else
+    /// than waking is done with it. If somebody is just taking it out, it is about to be woken.
+    pub(super) fn lies_there(&self, slot: usize, new: &P) -> bool {
+        // Acquire (pairs with `take_if`): what it was taken out for, if it was taken out and laid down again since, is visible.
+        self.bits.load(Ordering::Acquire) & parked(slot) != 0 && self.holds(slot, new)
     }
 
     /// Takes out again what lies in a slot, if it is still there, and drops it. The answer is the bits before.
@@ -194,36 +247,38 @@ impl<P: Parked, const N: usize> Row<P, N> {
         bits
     }
 
-    /// Whether waking what lies in a held cell does for `new`.
+    /// Whether waking what lies in a parked or held cell does for `new`.
     fn holds(&self, slot: usize, new: &P) -> bool {
         self.cells[slot].with(|cell| {
-            // SAFETY: W1: H showed, so the cell holds the bytes of what was last put there, and nobody writes them until the slot's owner,
-            // who is us, puts in another. It may itself be woken and gone by now: the copy is neither dropped nor used but for what
+            // SAFETY: W1: P or H showed, so the cell holds the bytes of what was last put there, and nobody writes them until the slot's
+            // owner, who is us, puts in another. It may itself be woken and gone by now: the copy is neither dropped nor used but for what
             // `Parked` promises to do without following it.
             let copy = std::mem::ManuallyDrop::new(unsafe { cell.cast::<P>().read() });
             copy.is_same(new)
         })
     }
 
-    /// Wakes parked readers that `target` is for, at most `budget` of them, which is counted down. False: there are more of them, and they
+    /// Wakes parked readers that `target` is for, within `budget`, which is counted down. False: there are more of them, and they
     /// stay parked; `tell` has told of them before any of those that are woken could know of it.
-    pub(super) fn wake_behind(&self, target: Target, budget: &mut usize, woken: &mut Woken, tell: impl Fn()) -> bool {
+    pub(super) fn wake_behind(&self, target: Target, budget: &mut Budget, woken: &mut Woken, tell: impl Fn()) -> bool {
         loop {
             let is_all = self.wake_taken(self.hold_behind(target, *budget, woken, &tell), target, budget, woken);
             // Of those that were taken one may have turned out to have seen all.
-            if is_all || *budget == 0 {
+            if is_all || budget.is_spent() {
                 return is_all;
             }
         }
     }
 
-    fn wake_taken(&self, held: Held, target: Target, budget: &mut usize, woken: &mut Woken) -> bool {
+    fn wake_taken(&self, held: Held, target: Target, budget: &mut Budget, woken: &mut Woken) -> bool {
         let Held { taken, is_all } = held;
         if N == 1 && taken != 0 || taken.is_power_of_two() {
             // One: no list.
-            let found = self.look_again(taken.trailing_zeros() as usize, target, woken);
+            let slot = taken.trailing_zeros() as usize;
+            let found = (self.behind(taken, target) != 0).then(|| self.take_out(slot));
+            woken.empty += u64::from(found.is_some() && self.behind(taken, target) == 0);
             self.release(taken, if found.is_none() { taken } else { 0 }, woken);
-            *budget -= usize::from(found.is_some());
+            budget.spend(usize::from(found.is_some()));
             woken.wake(found.into_iter());
         } else if taken != 0 {
             self.wake_several(taken, target, budget, woken);
@@ -231,32 +286,47 @@ impl<P: Parked, const N: usize> Row<P, N> {
         is_all
     }
 
-    fn wake_several(&self, taken: u64, target: Target, budget: &mut usize, woken: &mut Woken) {
+    fn wake_several(&self, taken: u64, target: Target, budget: &mut Budget, woken: &mut Woken) {
         let mut batch = Batch { parked: [const { MaybeUninit::uninit() }; WIDTH], at: 0, number: 0 };
-        let mut back = 0;
-        for slot in slots_of(taken) {
-            match self.look_again(slot, target, woken) {
-                Some(found) => batch.push(found),
-                None => back |= parked(slot),
-            }
+        let behind = self.behind(taken, target);
+        // The number stays in a register: written to the batch each time, it would be waited for each time.
+        let mut number = 0;
+        for (place, slot) in batch.parked.iter_mut().zip(slots_of(behind)) {
+            place.write(self.take_out(slot));
+            number += 1;
         }
-        *budget -= batch.number;
-        self.release(taken, back, woken);
-        woken.wake(batch);
+        batch.number = number;
+        // What the statistics call an empty wake, asked independently of the decision above.
+        let empty = behind & !self.behind(behind, target);
+        woken.empty += u64::from(empty.count_ones());
+        budget.spend(batch.number);
+        self.release(taken, taken & !behind, woken);
+        woken.wake(&mut batch);
     }
 
-    /// Takes out what lies in a held slot. `None`: between our look and our taking it, its reader took it back and parked anew,
-    /// having seen all, so that the bits look the same; it stays parked.
-    fn look_again(&self, slot: usize, target: Target, woken: &mut Woken) -> Option<P> {
-        if !target.all && !self.is_behind(slot, target.count) {
-            return None;
+    /// Of these slots those that `target` is for.
+    ///
+    /// Of those that are held it is asked anew: between our look and our taking it, a reader may have taken its waker back and parked
+    /// anew, having seen all, so that the bits look the same; it stays parked.
+    fn behind(&self, among: u64, target: Target) -> u64 {
+        if target.all {
+            return among;
         }
-        // What the statistics call an empty wake, asked independently of the decision above.
-        woken.empty += u64::from(!target.all && !self.is_behind(slot, target.count));
-        Some(self.cells[slot].with(|cell| {
+        #[expect(clippy::cast_possible_truncation, reason = "arithmetic modulo 2^32")]
+        let count = target.count as u32;
+        if among == Self::PARKED {
+            // The usual, without asking where the next bit is.
+            return (0..N).fold(0, |behind, slot| behind | self.is_behind(slot, count) << slot);
+        }
+        slots_of(among).fold(0, |behind, slot| behind | self.is_behind(slot, count) << slot)
+    }
+
+    /// Takes out what lies in a held slot.
+    fn take_out(&self, slot: usize) -> P {
+        self.cells[slot].with(|cell| {
             // SAFETY: W1: we turned P into H, so the cell is full, and only read until H is off.
             unsafe { cell.cast::<P>().read() }
-        }))
+        })
     }
 
     /// Takes out what is parked in a slot if it `is_due`, which is asked when nobody else can take it out. Whoever makes it due calls this
@@ -278,12 +348,7 @@ impl<P: Parked, const N: usize> Row<P, N> {
             if !is_held {
                 return None;
             }
-            let found = is_due().then(|| {
-                self.cells[slot].with(|cell| {
-                    // SAFETY: W1: we turned P into H, so the cell is full, and only read until H is off.
-                    unsafe { cell.cast::<P>().read() }
-                })
-            });
+            let found = is_due().then(|| self.take_out(slot));
             let back = if found.is_none() { parked(slot) } else { 0 };
             // AcqRel (pairs with `put` and `take`: the cell is not read after this; and with the exchange above): whoever found H and left
             // had made it due before, which we see.
@@ -302,18 +367,13 @@ impl<P: Parked, const N: usize> Row<P, N> {
         woken.left |= back != 0;
     }
 
-    /// Turns P into H for all that are behind, up to `budget`.
-    fn hold_behind(&self, target: Target, budget: usize, woken: &mut Woken, tell: impl Fn()) -> Held {
+    /// Turns P into H for all that are behind, within `budget`.
+    fn hold_behind(&self, target: Target, budget: Budget, woken: &mut Woken, tell: impl Fn()) -> Held {
         // Acquire (pairs with `put`): `seen` of those whose P shows is visible.
         let mut bits = self.bits.load(Ordering::Acquire);
         loop {
-            let mut behind = 0;
-            for slot in slots_of(bits & Self::PARKED) {
-                if target.all || self.is_behind(slot, target.count) {
-                    behind |= parked(slot);
-                }
-            }
-            let taken = if budget >= WIDTH { behind } else { lowest(behind, budget) };
+            let behind = self.behind(bits & Self::PARKED, target);
+            let taken = budget.of(behind);
             if taken != behind {
                 // Who finds its P taken off may go on with the pass at once, and has to find these.
                 tell();
@@ -372,13 +432,6 @@ struct Batch<P> {
     parked: [MaybeUninit<P>; WIDTH],
     at: usize,
     number: usize,
-}
-
-impl<P> Batch<P> {
-    fn push(&mut self, parked: P) {
-        self.parked[self.number].write(parked);
-        self.number += 1;
-    }
 }
 
 impl<P> Iterator for Batch<P> {

@@ -4,7 +4,7 @@ use std::{fmt, ptr};
 
 use super::{
     rest::{Found, Rest, publish_once},
-    row::{Parked, Put, Row, Target, Woken, parked},
+    row::{Budget, Parked, Put, Row, Target, Woken, parked},
 };
 use crate::sync::{AtomicPtr, Ordering, Stamp};
 
@@ -124,12 +124,12 @@ impl<P: Parked> Slots<P> {
         self.rest()?.find(id.0 as usize - 1)
     }
 
-    /// Wakes parked readers that `target` is for, from `place` on, and exactly as many as `budget` allows. True: the pass is through, and
+    /// Wakes parked readers that `target` is for, from `place` on, within `budget`. True: the pass is through, and
     /// `place` at the beginning. False: there are more of them; they stay parked, and the summaries tell of them.
     ///
     /// Any number of these may run at once: a slot is woken by the one that turns its P into H. No lock is held.
     #[inline]
-    pub(crate) fn wake_behind(&self, target: Target, place: &mut Place, budget: usize, woken: &mut Woken) -> bool {
+    pub(crate) fn wake_behind(&self, target: Target, place: &mut Place, budget: Budget, woken: &mut Woken) -> bool {
         let mut budget = budget;
         if place.0 == 0 {
             if !self.seat.wake_behind(target, &mut budget, woken, || ()) {
@@ -191,7 +191,7 @@ impl ModelledSlots {
 
     /// A pass from the beginning for who has seen nothing. False: it stopped.
     pub fn wake(&self, budget: usize) -> bool {
-        self.0.wake_behind(Target { count: 1, all: false }, &mut Place::default(), budget, &mut Woken::default())
+        self.0.wake_behind(Target { count: 1, all: false }, &mut Place::default(), Budget::exactly(budget), &mut Woken::default())
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
     /// A pass from the beginning to the end; how many it wakes.
     fn wake_all(slots: &Slots<Bell>, count: u64) -> Woken {
         let mut woken = Woken::default();
-        assert!(slots.wake_behind(Target { count, all: false }, &mut Place::default(), usize::MAX, &mut woken));
+        assert!(slots.wake_behind(Target { count, all: false }, &mut Place::default(), Budget::UNLIMITED, &mut woken));
         assert_eq!(woken.empty, 0);
         woken
     }
@@ -299,7 +299,7 @@ mod tests {
             let mut is_through = false;
             while !is_through {
                 let before = woken.wakes;
-                is_through = slots.wake_behind(target, &mut place, step, &mut woken);
+                is_through = slots.wake_behind(target, &mut place, Budget::exactly(step), &mut woken);
                 let wakes = usize::try_from(woken.wakes - before).expect("few");
                 assert!(if is_through { wakes <= step } else { wakes == step }, "{wakes} wakes");
             }
@@ -313,6 +313,22 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_in_rows_is_spent_by_whole_rows() {
+        let slots = Slots::new();
+        let readers = crowd(&slots, 1 + 4 * WIDTH);
+        readers.iter().for_each(|reader| park(&slots, reader, 0));
+        let (target, mut place, mut woken) = (Target { count: 1, all: false }, Place::default(), Woken::default());
+        // The seat is a row by itself.
+        for (budget, wakes, is_through) in [(0, 0, false), (2, 1 + WIDTH, false), (1, WIDTH, false), (WIDTH + 1, 2 * WIDTH, true)]
+        {
+            let before = woken.wakes;
+            assert_eq!(slots.wake_behind(target, &mut place, Budget::in_rows(budget), &mut woken), is_through, "{budget}");
+            assert_eq!(woken.wakes - before, wakes as u64, "{budget}");
+        }
+        assert_eq!((woken.empty, woken.left, place), (0, false, Place::default()));
+    }
+
+    #[test]
     fn a_pass_that_ends_with_its_budget_is_through() {
         let slots = Slots::new();
         let readers = crowd(&slots, 100);
@@ -320,7 +336,7 @@ mod tests {
             park(&slots, &readers[reader], 0);
         }
         let mut woken = Woken::default();
-        assert!(slots.wake_behind(Target { count: 1, all: false }, &mut Place::default(), 4, &mut woken));
+        assert!(slots.wake_behind(Target { count: 1, all: false }, &mut Place::default(), Budget::exactly(4), &mut woken));
         assert_eq!((woken.wakes, woken.left), (4, false));
     }
 
@@ -331,12 +347,12 @@ mod tests {
             let readers = crowd(&slots, 2_200);
             readers.iter().for_each(|reader| park(&slots, reader, 0));
             let (mut place, mut woken) = (Place::default(), Woken::default());
-            assert!(!slots.wake_behind(Target { count: 1, all: false }, &mut place, budget, &mut woken));
+            assert!(!slots.wake_behind(Target { count: 1, all: false }, &mut place, Budget::exactly(budget), &mut woken));
             assert!(!woken.left, "nobody has seen all");
             assert_eq!((woken.wakes, wake_all(&slots, 1).wakes), (budget as u64, 2_200 - budget as u64));
             // It finds nobody when it goes on, but who came and has seen less.
             park(&slots, &readers[2_199], 0);
-            assert!(slots.wake_behind(Target { count: 1, all: false }, &mut place, 5, &mut woken));
+            assert!(slots.wake_behind(Target { count: 1, all: false }, &mut place, Budget::exactly(5), &mut woken));
             assert_eq!(woken.wakes, budget as u64 + 1);
         }
     }
@@ -347,7 +363,7 @@ mod tests {
         let readers = crowd(&slots, 100);
         readers.iter().for_each(|reader| park(&slots, reader, 7));
         let mut woken = Woken::default();
-        assert!(slots.wake_behind(Target { count: 7, all: true }, &mut Place::default(), usize::MAX, &mut woken));
+        assert!(slots.wake_behind(Target { count: 7, all: true }, &mut Place::default(), Budget::UNLIMITED, &mut woken));
         assert_eq!((woken.wakes, woken.empty, woken.left), (100, 0, false));
     }
 
@@ -418,7 +434,7 @@ mod tests {
         let leave = Box::leak(Box::new(move || go.iter().for_each(|id| slots.return_slot(*id))));
         slots.put(stay[1 + WIDTH], true, 0, &OnWake(leave));
         let mut woken = Woken::default();
-        assert!(slots.wake_behind(Target { count: 1, all: false }, &mut Place::default(), usize::MAX, &mut woken));
+        assert!(slots.wake_behind(Target { count: 1, all: false }, &mut Place::default(), Budget::UNLIMITED, &mut woken));
         assert_eq!((woken.wakes, slots.rest().map_or(0, Rest::rows)), (1, 2), "the one with a reader, and a spare one");
     }
 
@@ -449,8 +465,12 @@ mod tests {
                     _ => {
                         let mut woken = Woken::default();
                         let budget = random.below(most + 10);
-                        let is_through =
-                            slots.wake_behind(Target { count, all: false }, &mut Place::default(), budget, &mut woken);
+                        let is_through = slots.wake_behind(
+                            Target { count, all: false },
+                            &mut Place::default(),
+                            Budget::exactly(budget),
+                            &mut woken,
+                        );
                         let behind = readers.iter().filter(|(_, at)| at.is_some_and(|at| at < count)).count();
                         assert_eq!((woken.wakes, is_through), (behind.min(budget) as u64, behind <= budget));
                         let woken = readers.iter_mut().filter(|(reader, _)| reader.bell.state().1 == 0);

@@ -7,7 +7,7 @@ use super::{
     member::Member,
     members::{Members, Parking},
     rest::publish_once,
-    row::{Parked, Put, Row, Target, Woken},
+    row::{Budget, Parked, Put, Row, Target, Woken},
     slots::{Place, SlotId, Slots},
 };
 use crate::{
@@ -297,9 +297,9 @@ impl Waiters {
         loop {
             let target = target_of(word.take(Waiting::TASKS));
             woken.left = false;
-            self.tasks.wake_behind(target, &mut Place::default(), usize::MAX, woken);
+            self.tasks.wake_behind(target, &mut Place::default(), Budget::UNLIMITED, woken);
             if let Some(more) = self.more() {
-                offer_behind(&more.task_filters, target, &mut Place::default(), usize::MAX, woken);
+                offer_behind(&more.task_filters, target, &mut Place::default(), Budget::UNLIMITED, woken);
             }
             if !woken.left || say_left(word, Waiting::TASKS, target) {
                 return;
@@ -307,15 +307,15 @@ impl Waiters {
         }
     }
 
-    /// One part of the same, for the relay: at most `budget` wakes and offers. The pass is made by `Pass::begin`.
+    /// One part of the same, for the relay: about `budget` wakes and offers, by whole rows. The pass is made by `Pass::begin`.
     pub(crate) fn wake_some_tasks(&self, pass: &mut Pass, budget: usize, woken: &mut Woken) -> bool {
         woken.left = false;
         let mut is_through = pass.is_at_filters;
-        let mut budget = budget;
+        let mut budget = Budget::in_rows(budget);
         if !is_through {
             let before = woken.wakes;
             is_through = self.tasks.wake_behind(pass.target, &mut pass.place, budget, woken);
-            budget = budget.saturating_sub(usize::try_from(woken.wakes - before).unwrap_or(budget));
+            budget.spend(usize::try_from(woken.wakes - before).unwrap_or(usize::MAX));
         }
         if is_through {
             if let Some(more) = self.more() {
@@ -336,12 +336,12 @@ impl Waiters {
         // AcqRel (pairs with `mention`): as the summary of a group, one level up.
         let lanes = more.parked.swap(0, Ordering::AcqRel);
         if lanes & THREADS != 0 {
-            let budget = if state.is_closed() { usize::MAX } else { 1 };
+            let budget = if state.is_closed() { Budget::UNLIMITED } else { Budget::exactly(1) };
             more.wake(&more.threads, THREADS, word, budget, woken);
         }
         if lanes & THREAD_FILTERS != 0 {
             let mut offered = Woken::default();
-            more.wake(&more.thread_filters, THREAD_FILTERS, word, usize::MAX, &mut offered);
+            more.wake(&more.thread_filters, THREAD_FILTERS, word, Budget::UNLIMITED, &mut offered);
             woken.add_offered(offered);
         }
         let bound = lanes & !(THREADS | THREAD_FILTERS);
@@ -357,7 +357,7 @@ impl Waiters {
     /// A thread that was woken, or that finds its waker gone as it leaves, wakes the next ones.
     pub(crate) fn hand_on(&self, word: &Word, woken: &mut Woken) {
         if let Some(more) = self.more() {
-            more.wake(&more.threads, THREADS, word, HAND_ON, woken);
+            more.wake(&more.threads, THREADS, word, Budget::exactly(HAND_ON), woken);
         }
     }
 
@@ -404,11 +404,11 @@ impl Waiters {
         Pass { target: target_of(word.observe()), place: Place::default(), is_at_filters: false, left: false }
     }
 
-    /// At most `budget` wakes of it. True: it is through.
+    /// About `budget` wakes of it, by whole rows. True: it is through.
     pub(crate) fn wake_some_bound(&self, lane: u8, pass: &mut Pass, budget: usize, woken: &mut Woken) -> bool {
         let Some(lane) = self.more().and_then(|more| more.lane(lane)) else { return true };
         woken.left = false;
-        let is_through = lane.slots.wake_behind(pass.target, &mut pass.place, budget, woken);
+        let is_through = lane.slots.wake_behind(pass.target, &mut pass.place, Budget::in_rows(budget), woken);
         pass.left |= woken.left;
         is_through
     }
@@ -441,7 +441,7 @@ impl Waiters {
             if let Some(bound) = more.lane(lane) {
                 // AcqRel (pairs with `mention`): as in `begin_bound`. Where its relay is gone nobody else takes it off.
                 more.parked.fetch_and(!bound_bit(lane), Ordering::AcqRel);
-                more.wake(&bound.slots, bound_bit(lane), word, usize::MAX, woken);
+                more.wake(&bound.slots, bound_bit(lane), word, Budget::UNLIMITED, woken);
             }
         }
     }
@@ -536,7 +536,7 @@ fn lane_bit(lane: Lane) -> u64 {
 }
 
 /// As `wake_behind`; what is counted are no wakes.
-fn offer_behind(slots: &Slots<FilterRef>, target: Target, place: &mut Place, budget: usize, woken: &mut Woken) -> bool {
+fn offer_behind(slots: &Slots<FilterRef>, target: Target, place: &mut Place, budget: Budget, woken: &mut Woken) -> bool {
     let mut offered = Woken::default();
     let is_through = slots.wake_behind(target, place, budget, &mut offered);
     woken.add_offered(offered);
@@ -591,7 +591,7 @@ impl More {
     }
 
     /// Wakes up to `budget` of a lane. Whoever stays parked there is told again, and with it the lane.
-    fn wake<P: Parked>(&self, slots: &Slots<P>, bit: u64, word: &Word, budget: usize, woken: &mut Woken) {
+    fn wake<P: Parked>(&self, slots: &Slots<P>, bit: u64, word: &Word, budget: Budget, woken: &mut Woken) {
         let mut state = word.observe();
         loop {
             let target = target_of(state);
@@ -668,7 +668,9 @@ impl Bell {
 
     /// Lays the waker ready; its owner alone calls this, and looks afterwards whether there is something to do.
     pub(crate) fn put(&self, waker: &Waker) {
-        self.0.put(0, 0, waker);
+        if !self.0.lies_there(0, waker) {
+            self.0.put(0, 0, waker);
+        }
     }
 
     /// Takes the waker back.

@@ -110,7 +110,8 @@ fn relay_lets_others_run_also_if_it_is_asked_for_more_all_the_time() {
     let after_one = woken.load(Ordering::SeqCst);
     relay.run();
     assert_eq!(woken.load(Ordering::SeqCst), 1_000);
-    assert!(after_one <= 128, "{after_one} wakes in one poll");
+    // A batch and the rest of a row of 32; and the same once more, since it is asked for more meanwhile.
+    assert!(after_one <= 2 * (64 + 31), "{after_one} wakes in one poll");
     drop(readers);
 }
 
@@ -302,6 +303,7 @@ fn new_key_does_not_rest_for_one_that_is_gone() {
 }
 
 /// Publishes once, from a task that then keeps its worker; how many of ten readers have it by then.
+#[cfg(feature = "tokio")]
 fn reached_while_the_publisher_computes(is_bound: bool) -> usize {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let (mut publisher, hub) = keywake::hub::<String, u64>();
@@ -337,11 +339,13 @@ fn reached_while_the_publisher_computes(is_bound: bool) -> usize {
 }
 
 #[test]
+#[cfg(feature = "tokio")]
 fn publisher_task_that_computes_on_does_not_keep_the_relay_from_those_it_serves() {
     assert_eq!(reached_while_the_publisher_computes(false), 10);
 }
 
 #[test]
+#[cfg(feature = "tokio")]
 fn publisher_task_that_computes_on_does_not_keep_the_relay_from_those_bound_to_it() {
     assert_eq!(reached_while_the_publisher_computes(true), 10);
 }
@@ -491,6 +495,7 @@ fn relay_that_takes_over_has_a_twin_of_its_own() {
     assert!(names.iter().all(|name| name.as_deref() == Some("new")), "{names:?}");
 }
 
+#[cfg(feature = "tokio")]
 fn rest_in(runtime: &tokio::runtime::Runtime, rounds: u64) {
     let interval = Duration::from_millis(3);
     let (publisher, hub) = Builder::<String, u64>::new().min_fanout_interval(interval).retain_events(1 << 16).build();
@@ -542,6 +547,7 @@ fn rest_in(runtime: &tokio::runtime::Runtime, rounds: u64) {
 }
 
 #[test]
+#[cfg(feature = "tokio")]
 fn what_rests_is_told_in_time_whoever_helps() {
     for workers in [1, 2] {
         rest_in(
