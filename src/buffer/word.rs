@@ -164,7 +164,7 @@ impl Word {
     pub(crate) fn append(&self, inside: State, has_relay: impl Fn() -> bool) -> Option<(State, bool)> {
         let mut word = inside.0 | BUSY;
         while word & DEAD == 0 {
-            let queued = if State(word).is_to_queue() && has_relay() { QUEUED } else { 0 };
+            let queued = if State(word).has_any() && State(word).is_to_queue() && has_relay() { QUEUED } else { 0 };
             let next = (word & !(BUSY | SEALED) | queued) + (1 << COUNT_SHIFT);
             // Release (pairs with `observe`, `take`, `retire`, `seal`): the entry is written before it is counted. Failure
             // Relaxed: nothing is read on the strength of it.

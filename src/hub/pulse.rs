@@ -39,6 +39,8 @@ pub(crate) struct Progress {
     pub(crate) unread: Tally,
     /// Publishes that found their key's readers about to be woken by the relay.
     pub(crate) coalesced: Tally,
+    /// Publishes that found the relay asleep, and woke it.
+    pub(crate) relay_wakes: Tally,
 }
 
 impl Progress {
@@ -77,6 +79,7 @@ pub(crate) struct Tallies {
     pub(crate) gaps: Padded<Tally>,
     /// Fan-outs that a publisher did though there is a relay.
     pub(crate) fall_backs: Tally,
+    /// Those of whom the main one is woken for what was pushed are counted by the writer.
     pub(crate) relay_wakes: Tally,
     /// Panics of wakers that relays swallowed.
     pub(crate) panics: Tally,
@@ -239,6 +242,7 @@ impl<K, T> Pulse<K, T> {
                 published: Tally::new(0),
                 unread: Tally::new(0),
                 coalesced: Tally::new(0),
+                relay_wakes: Tally::new(0),
             }),
             tallies: Padded::default(),
             ring: Ring::new(),
@@ -283,8 +287,6 @@ impl<K, T> Pulse<K, T> {
 
     /// Wakes the relay.
     pub(crate) fn rouse(&self, panics: &mut FirstPanic) {
-        self.ring.rouse();
-        self.tallies.relay_wakes.add(1);
         let mut woken = Woken::default();
         self.bells[Role::Main as usize].ring(&mut woken);
         // A publisher that runs on a worker of the relay's runtime, and computes on, keeps from running what it woke last: that is the
@@ -602,6 +604,7 @@ impl<K, T> Pulse<K, T> {
         let is_due = !run.is_empty();
         drop(desk);
         if is_due {
+            self.tallies.relay_wakes.add(1);
             self.rouse(panics);
         }
     }

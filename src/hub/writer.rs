@@ -48,6 +48,8 @@ pub(crate) struct Writer<K: Key, T: Send + Sync + 'static> {
 
 /// What the writer leaves to be done outside of its lock.
 pub(crate) struct After<K, T> {
+    /// There is something in it besides garbage and topics.
+    has_more: bool,
     /// Their tasks are to be woken here and now.
     wake: Few<TopicArc<K, T>>,
     /// Sets of which a member was marked.
@@ -72,6 +74,7 @@ pub(crate) struct After<K, T> {
 impl<K, T> Default for After<K, T> {
     fn default() -> Self {
         Self {
+            has_more: false,
             wake: Few::default(),
             sets: Few::default(),
             mark: false,
@@ -89,15 +92,7 @@ impl<K, T> Default for After<K, T> {
 impl<K, T> After<K, T> {
     #[inline]
     fn is_empty(&self) -> bool {
-        !self.rouse
-            && self.wake.is_empty()
-            && self.garbage.is_empty()
-            && self.aside.is_empty()
-            && self.topics.is_empty()
-            && self.made == 0
-            && self.sets.is_empty()
-            && !self.drain
-            && !self.mark
+        !self.has_more && self.garbage.is_empty() && self.topics.is_empty()
     }
 
     /// The usual: there is one thing to do.
@@ -128,7 +123,11 @@ impl<K, T> After<K, T> {
             // SAFETY: W4: the writer is in its exclusive section, and asked whether there is room since the last time.
             match unsafe { pulse.push(Arc::clone(topic)) } {
                 Pushed::Awake => {}
-                Pushed::Asleep => self.rouse = true,
+                Pushed::Asleep => {
+                    self.rouse = true;
+                    let relay_wakes = &pulse.progress.relay_wakes;
+                    relay_wakes.set(relay_wakes.get() + 1);
+                }
                 Pushed::Gone => self.drain = true,
             }
         } else if before.is_relayed() && pulse.has_relay() {
@@ -149,6 +148,13 @@ impl<K, T> After<K, T> {
         if before.has(Waiting::ASIDE) {
             push_once(&mut self.aside, topic);
         }
+        self.has_more = self.rouse
+            || self.drain
+            || self.mark
+            || self.has_more
+            || !self.wake.is_empty()
+            || !self.sets.is_empty()
+            || !self.aside.is_empty();
     }
 
     /// An append met members of sets.
@@ -196,6 +202,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         }
         let lone = self.after.take_lone();
         if lone.is_some() {
+            self.after.has_more = false;
             return lone;
         }
         Some(ToSettle::All(Box::new(std::mem::take(&mut self.after))))
@@ -325,8 +332,29 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         let stamp = self.shared.stamp();
         match self.append(key, hash, Incoming { seq, event: Some(event), weight, stamp }) {
             Ok(readers) => Ok(readers),
-            Err(refused) => self.deliver_unknown(key, hash, refused),
+            Err(refused) => {
+                if !refused.is_dead && !self.makes_topics() && self.is_nobodys(hash, seq) {
+                    return Err(self.give_up(refused));
+                }
+                self.deliver_unknown(key, hash, refused)
+            }
         }
+    }
+
+    /// Notes an event for a key that the index has no topic of, as one that nobody keeps. False: a topic of it may have been made.
+    #[inline]
+    fn is_nobodys(&self, hash: u64, seq: u64) -> bool {
+        let registry = &self.shared.registry;
+        let shard = registry.shard_of(hash);
+        // H2: noted first, and then the births looked at.
+        registry.note_unread(hash, seq);
+        registry.shard(shard).births() == self.seen[shard]
+    }
+
+    /// Whether a publish may make a topic.
+    #[inline]
+    fn makes_topics(&self) -> bool {
+        self.shared.config.retain_unread || !self.shared.patterns.is_empty()
     }
 
     /// Appends to the topic that the index has.
@@ -398,7 +426,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         shard: usize,
         mut refused: Refused<T>,
     ) -> Result<usize, Refused<T>> {
-        while self.shared.config.retain_unread || !self.shared.patterns.is_empty() {
+        while self.makes_topics() {
             self.shared.patterns.adopt(&mut self.patterns, self.unread);
             refused = match self.make(key, hash, shard, refused) {
                 Ok(readers) => return Ok(readers),
@@ -411,6 +439,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
     }
 
     /// Nobody keeps the event.
+    #[inline]
     fn give_up(&mut self, refused: Refused<T>) -> Option<T> {
         self.unread = refused.incoming.seq;
         let unread = &self.pulse.progress.unread;
@@ -447,6 +476,7 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         match &made {
             Ok(topic) => {
                 want.join(topic, registry.source_floor(), &mut self.after.sets);
+                self.after.has_more |= !self.after.sets.is_empty();
                 if topic.desk.readers() > 0 {
                     later.wakers = state.arrived(Some(hash));
                 } else if !config.retain_unread {
@@ -461,10 +491,12 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         drop(state);
         if !later.is_empty() {
             self.after.later.push(later);
+            self.after.has_more = true;
         }
         match made {
             Ok(topic) => {
                 self.after.made += 1;
+                self.after.has_more = true;
                 news.newborns.push(topic);
                 self.take_over(news);
                 self.append(key, hash, refused.incoming).map_err(|back| (back, true))
@@ -546,7 +578,7 @@ pub(crate) fn settle<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, af
 
 #[cold]
 fn settle_all<K: Key, T: Send + Sync + 'static>(shared: &Shared<K, T>, after: After<K, T>, panics: &mut FirstPanic) {
-    let After { wake, sets, mark, aside, rouse, drain, garbage, topics, made, later } = after;
+    let After { has_more: _, wake, sets, mark, aside, rouse, drain, garbage, topics, made, later } = after;
     trace::topics_made(made);
     shared.pulse.wake_sets(sets, panics);
     if mark {

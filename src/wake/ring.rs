@@ -98,10 +98,19 @@ impl<I> Ring<I> {
             // SAFETY: W4: the place is free, since `accepts` was true, and the producer's.
             unsafe { (*cell).write(item) };
         });
-        // AcqRel (pairs with `take`, `close`, `sleep` and `pushed`): the item lies there before it is counted; whoever came first of us
-        // and a relay that goes or falls asleep is told by the answer.
-        let before = self.word.fetch_add(1 << PUSHED_SHIFT, Ordering::AcqRel);
-        match before & (ALIVE | ASLEEP) {
+        // Relaxed: only a guess for the exchange below.
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            // Whoever finds the relay asleep wakes it, and says so in the same step: others need not.
+            let next = (word & !ASLEEP) + (1 << PUSHED_SHIFT);
+            // AcqRel (pairs with `take`, `close`, `sleep` and `pushed`): the item lies there before it is counted; whoever came first of
+            // us and a relay that goes or falls asleep is told by the answer. Failure Relaxed: nothing is read on the strength of it.
+            match self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(current) => word = current,
+            }
+        }
+        match word & (ALIVE | ASLEEP) {
             ALIVE => Pushed::Awake,
             0 | ASLEEP => Pushed::Gone,
             _ => Pushed::Asleep,
@@ -165,12 +174,6 @@ impl<I> Ring<I> {
         let before = self.word.fetch_or(ASLEEP, Ordering::AcqRel);
         // Relaxed: a consumer that is at work now will look again before it falls asleep itself.
         before >> PUSHED_SHIFT == self.taken.load(Ordering::Relaxed)
-    }
-
-    /// Somebody is about to wake the relay.
-    pub(crate) fn rouse(&self) {
-        // AcqRel (pairs with `sleep`): a relay that falls asleep after this looks at what was pushed before it.
-        self.word.fetch_and(!ASLEEP, Ordering::AcqRel);
     }
 }
 
