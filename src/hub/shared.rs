@@ -137,6 +137,7 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         if later.is_empty() {
             trace::topics_made(later.made);
             trace::topics_removed(later.removed);
+            later.drop_empty();
             return;
         }
         let mut panics = FirstPanic::default();

@@ -657,9 +657,17 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
                 return panics.go_on();
             }
         }
-        panics.run(|| self.unpark());
-        panics.run(|| self.reader.leave());
-        panics.run(|| self.give_slot_back());
+        // Most readers that leave at once have neither.
+        let has_slot = self.has_slot();
+        if has_slot {
+            panics.run(|| self.unpark());
+        }
+        if self.reader.has_block() {
+            panics.run(|| self.reader.leave());
+        }
+        if has_slot {
+            panics.run(|| self.give_slot_back());
+        }
         if let Some(later) = self.shared.registry.leave(self.topic()) {
             self.shared.settle_quietly(later, &mut panics);
         }

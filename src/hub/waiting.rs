@@ -186,6 +186,11 @@ impl<K: Key, T: Send + Sync + 'static> Subscription<K, T> {
         }
     }
 
+    /// Whether it has a slot as a task, as it has from when it first parked.
+    pub(super) fn has_slot(&self) -> bool {
+        Parking(self.reader.tag).slot().is_some()
+    }
+
     /// Gives the slot back, out of which the waker was taken.
     pub(super) fn give_slot_back(&mut self) {
         let parking = Parking(self.reader.tag);
