@@ -268,16 +268,25 @@ impl Owed {
     fn of(&mut self, item: &Item) -> &mut Self {
         let is_later = match item {
             Item::Event(seq, _) => self.until.is_some_and(|until| *seq > until),
-            Item::Gap(gap) if matches!(gap.cause, GapCause::Ahead | GapCause::OtherEpoch) => self.foreign.is_none(),
-            Item::Gap(_) if self.foreign.is_some() => true,
-            // What was lost before the pattern came is told with each topic: nobody remembers that it was told before.
-            Item::Gap(gap) => gap.from < self.at || self.until.is_some_and(|until| gap.to > until),
-            Item::Ended(_) => false,
+            Item::Gap(_) | Item::Ended(_) => false,
         };
         if !is_later || self.next.is_none() {
             return self;
         }
         self.next.as_mut().expect("it is there").of(item)
+    }
+
+    fn lose(&mut self, gap: &Gap) {
+        let mut part = Some(self);
+        let mut is_foreign = matches!(gap.cause, GapCause::Ahead | GapCause::OtherEpoch);
+        while let Some(owed) = part {
+            owed.lost.push((gap.from, gap.to));
+            if is_foreign && owed.foreign == Some(gap.cause) {
+                (owed.foreign, is_foreign) = (None, false);
+            }
+            part = owed.next.as_deref_mut();
+        }
+        assert!(!is_foreign, "it did not come from elsewhere: {gap:?}");
     }
 
     fn is_told(&self, seq: u64) -> bool {
@@ -551,7 +560,9 @@ impl World {
         let reading = &mut self.sets[index];
         let before = reading.set.position();
         let is_new = reading.set.add_from(key, start);
-        assert!(start != Start::Next || reading.set.position() >= before, "{before}, then {}", reading.set.position());
+        // What a pattern brings may tell of a loss where the set last looked, before the position that it told since.
+        let may_go_back = start != Start::Next || !reading.patterns.is_empty();
+        assert!(may_go_back || reading.set.position() >= before, "{before}, then {}", reading.set.position());
         assert_eq!(is_new, !reading.owed.contains_key(key));
         assert!(reading.set.contains(key));
         if !is_new {
@@ -723,6 +734,10 @@ impl World {
         assert!(!reading.has_ended, "{item:?} comes after the end");
         let Some(key) = KEYS.into_iter().find(|other| *other == key) else { panic!("{key} is no key") };
         let Some(owed) = reading.owed.get_mut(key) else { panic!("{key} is not of the set: {item:?}") };
+        if let (Item::Gap(gap), true) = (&item, owed.next.is_some()) {
+            // Of which of its topics is not said.
+            return owed.lose(gap);
+        }
         let owed = owed.of(&item);
         match item {
             Item::Event(seq, payload) => {
