@@ -214,7 +214,7 @@ impl Wake for Rings {
 }
 
 /// What a set owes for one of its keys.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Owed {
     /// Events of the key after this are owed.
     from: u64,
@@ -232,7 +232,7 @@ struct Owed {
     may_be_refused: bool,
     is_closed: bool,
     /// What is owed for the key's next topic, which a pattern has brought before the end of this one was told.
-    next: Option<Box<Owed>>,
+    next: Option<Box<Self>>,
 }
 
 impl Owed {
@@ -528,23 +528,20 @@ impl World {
             _ => self.seq,
         };
         let mut met = BTreeSet::new();
+        let begin = self.owed_from(start);
         for key in keys {
             let reading = &mut self.sets[index];
             let had_topic = KEYS.iter().zip(had_topic).any(|(other, had_topic)| other == key && had_topic);
             if let Some(owed) = reading.owed.get_mut(key).map(Owed::last_mut) {
                 if had_topic && owed.until.is_some() {
                     // It has ended, and is not told yet; but has a new topic.
-                    let next = Some(Box::new(self.owed_from(start)));
-                    if let Some(owed) = self.sets[index].owed.get_mut(key) {
-                        owed.last_mut().next = next;
-                    }
+                    owed.next = Some(Box::new(begin.clone()));
                 }
                 continue;
             }
             assert!(!had_topic || reading.set.contains(*key), "{text} names {key}, which has a topic");
             if reading.set.contains(*key) {
-                let owed = self.owed_from(start);
-                let reading = &mut self.sets[index];
+                let owed = begin.clone();
                 reading.last = reading.last.min(owed.at);
                 reading.owed.insert(key, owed);
                 self.note_topic(key, had_topic, self.seq);

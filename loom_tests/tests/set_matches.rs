@@ -117,6 +117,7 @@ fn second_join_against_first_event() {
         first.sleeper.judge();
         first.sleeper.assert_told(&[(NAME, 1)]);
         assert!((1..=2).contains(&readers));
+        assert_eq!(hub.readers(&NAME), 2, "the topic that was made for the one is read by the other");
         drop(first);
         set.judge(publisher, hub, &payloads);
     });
