@@ -6,6 +6,12 @@ mod buffer;
 mod few;
 #[expect(unsafe_code, reason = "a topic keeps its chain where it is, and one box that is set once")]
 mod hub;
+#[cfg(any(feature = "meter", feature = "overload"))]
+pub mod load;
+#[cfg(feature = "meter")]
+pub mod meter;
+#[cfg(feature = "overload")]
+pub mod overload;
 mod pattern;
 mod position;
 mod received;

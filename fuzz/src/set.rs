@@ -2,7 +2,8 @@
 //!
 //! The model knows every event ever published and, for each key of each set, from where it is owed; it demands that what is delivered is
 //! in order, not delivered twice and not made up, that what is not delivered is told as lost or still to come, and that at no time the
-//! position passes something that is still to come.
+//! position passes something that is still to come. Which keys a pattern names is a table of its own; which of them have a topic is asked of
+//! the hub before each step that may make one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,11 +19,23 @@ use std::{
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use keywake::{
-    Builder, CloseReason, Gap, GapCause, Hub, Position, Publisher, Received, ReceivedRef, Relay, SourcePublisher, Start,
+    Builder, CloseReason, Gap, GapCause, Hub, Pattern, Position, Publisher, Received, ReceivedRef, Relay, SourcePublisher, Start,
     SubscriptionSet, TryRecvError,
 };
 
-const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const KEYS: [&str; 5] = ["a", "ab", "a.b", "c.b", "c.d.e"];
+/// Patterns, and the keys that they name; those that end in `=` are prefixes.
+const PATTERNS: [(&str, &[&str]); 9] = [
+    ("*", &["a", "ab"]),
+    (">", &KEYS),
+    ("*.b", &["a.b", "c.b"]),
+    ("c.>", &["c.b", "c.d.e"]),
+    ("a.b", &["a.b"]),
+    ("*.*.e", &["c.d.e"]),
+    ("a=", &["a", "ab", "a.b"]),
+    ("c.=", &["c.b", "c.d.e"]),
+    ("x.*", &[]),
+];
 const EPOCH: u64 = 1;
 /// More steps than this find nothing more.
 const MAX_OPS: usize = 300;
@@ -64,6 +77,8 @@ enum Way {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Add(u8, u8, StartAt),
+    /// A pattern.
+    AddMatching(u8, u8, StartAt),
     /// A bookmark (source).
     Advance(u8),
     Close(u8),
@@ -164,7 +179,8 @@ impl<'a> Arbitrary<'a> for Op {
             0..=29 => Self::Publish(key, u.int_in_range(1..=6)?),
             30..=37 => Self::PublishBatch(u.arbitrary()?, u.int_in_range(1..=20)?),
             38..=42 => Self::NewSet,
-            43..=62 => Self::Add(set, key, u.arbitrary()?),
+            43..=57 => Self::Add(set, key, u.arbitrary()?),
+            58..=62 => Self::AddMatching(set, u.int_in_range(0..=8)?, u.arbitrary()?),
             63..=92 => Self::Receive(set, u.int_in_range(1..=20)?, u.arbitrary()?),
             93..=98 => Self::Remove(set, key),
             99..=101 => Self::DropSet(set),
@@ -198,10 +214,12 @@ impl Wake for Rings {
 }
 
 /// What a set owes for one of its keys.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Owed {
     /// Events of the key after this are owed.
     from: u64,
+    /// The position may have passed what was lost up to here, when the set had not the key.
+    since: u64,
     /// Up to this; `None`: for ever.
     until: Option<u64>,
     /// Nothing up to here is to come (any more).
@@ -213,9 +231,64 @@ struct Owed {
     /// It may be told that there are too many topics.
     may_be_refused: bool,
     is_closed: bool,
+    /// What is owed for the key's next topic, which a pattern has brought before the end of this one was told.
+    next: Option<Box<Self>>,
 }
 
 impl Owed {
+    /// Of a topic that a pattern has brought.
+    fn brought(from: u64, since: u64) -> Self {
+        Self {
+            from,
+            since,
+            until: None,
+            at: 0,
+            delivered: BTreeSet::new(),
+            lost: Vec::new(),
+            foreign: None,
+            may_be_refused: false,
+            is_closed: false,
+            next: None,
+        }
+    }
+
+    /// This, and what is owed for topics after it.
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |owed| owed.next.as_deref())
+    }
+
+    fn last_mut(&mut self) -> &mut Self {
+        match self.next {
+            Some(ref mut next) => next.last_mut(),
+            None => self,
+        }
+    }
+
+    /// Which of them this is of.
+    fn of(&mut self, item: &Item) -> &mut Self {
+        let is_later = match item {
+            Item::Event(seq, _) => self.until.is_some_and(|until| *seq > until),
+            Item::Gap(_) | Item::Ended(_) => false,
+        };
+        if !is_later || self.next.is_none() {
+            return self;
+        }
+        self.next.as_mut().expect("it is there").of(item)
+    }
+
+    fn lose(&mut self, gap: &Gap) {
+        let mut part = Some(self);
+        let mut is_foreign = matches!(gap.cause, GapCause::Ahead | GapCause::OtherEpoch);
+        while let Some(owed) = part {
+            owed.lost.push((gap.from, gap.to));
+            if is_foreign && owed.foreign == Some(gap.cause) {
+                (owed.foreign, is_foreign) = (None, false);
+            }
+            part = owed.next.as_deref_mut();
+        }
+        assert!(!is_foreign, "it did not come from elsewhere: {gap:?}");
+    }
+
     fn is_told(&self, seq: u64) -> bool {
         self.delivered.contains(&seq) || self.lost.iter().any(|(from, to)| *from < seq && seq <= *to)
     }
@@ -225,12 +298,49 @@ impl Owed {
 struct Reading {
     set: SubscriptionSet<String, u64>,
     owed: BTreeMap<&'static str, Owed>,
+    patterns: Vec<Wanted>,
     /// The seq of the last event, since the position was last taken back.
     last: u64,
     rings: Arc<Rings>,
     /// The rings when it fell asleep.
     asleep_at: Option<usize>,
     has_ended: bool,
+}
+
+/// A pattern of a set.
+struct Wanted {
+    keys: &'static [&'static str],
+    /// Nothing up to this.
+    from: u64,
+    /// Keys that the set has read since: a later topic is owed from its beginning.
+    met: BTreeSet<&'static str>,
+}
+
+impl Reading {
+    /// All that is owed, with its key.
+    fn all_owed(&self) -> impl Iterator<Item = (&'static str, &Owed)> {
+        self.owed.iter().flat_map(|(key, owed)| owed.all().map(|owed| (*key, owed)))
+    }
+
+    fn assert_len(&self) {
+        assert_eq!(self.set.len(), self.all_owed().count());
+    }
+
+    /// A topic of this key is made, and what comes after `now` goes there.
+    fn bring(&mut self, key: &'static str, now: u64) {
+        let mut from = None;
+        for wanted in self.patterns.iter_mut().filter(|wanted| wanted.keys.contains(&key)) {
+            // Whichever of the patterns it comes by.
+            let begin = if wanted.met.insert(key) { wanted.from } else { now.max(wanted.from) };
+            from = from.max(Some(begin));
+        }
+        let Some(from) = from else { return };
+        match self.owed.get_mut(key).map(Owed::last_mut) {
+            None => drop(self.owed.insert(key, Owed::brought(from, now))),
+            Some(owed) if owed.until.is_some() => owed.next = Some(Box::new(Owed::brought(from, now))),
+            Some(_) => {}
+        }
+    }
 }
 
 /// The hub and the model side by side.
@@ -297,6 +407,7 @@ impl World {
     fn step(&mut self, op: Op) {
         match op {
             Op::Add(set, key, start) => self.add(set, key_of(key), start),
+            Op::AddMatching(set, pattern, start) => self.add_matching(set, pattern, start),
             Op::Advance(by) => {
                 let seq = self.seq + u64::from(by);
                 let Some(Ends::Source(publisher)) = &mut self.ends else { return };
@@ -322,7 +433,9 @@ impl World {
             Op::Reader(key) => {
                 let key = key_of(key);
                 if self.readers.remove(key).is_none() {
+                    let had_topic = self.has_topic(key);
                     self.readers.insert(key, self.hub.subscribe(key));
+                    self.note_topic(key, had_topic, self.seq);
                 }
             }
             Op::Receive(set, number, way) => self.receive(set, number, way),
@@ -330,8 +443,11 @@ impl World {
             Op::Remove(set, key) => {
                 if let Some(index) = self.index(set) {
                     let reading = &mut self.sets[index];
-                    assert_eq!(reading.set.remove(key_of(key)), reading.owed.remove(key_of(key)).is_some());
-                    assert_eq!(reading.set.len(), reading.owed.len());
+                    // Which of two goes is not said.
+                    if reading.owed.get(key_of(key)).is_none_or(|owed| owed.next.is_none()) {
+                        assert_eq!(reading.set.remove(key_of(key)), reading.owed.remove(key_of(key)).is_some());
+                        reading.assert_len();
+                    }
                 }
             }
             Op::Resume(set) => self.resume(set),
@@ -351,6 +467,7 @@ impl World {
             self.sets.push(Reading {
                 set: self.hub.subscribe_set(),
                 owed: BTreeMap::new(),
+                patterns: Vec::new(),
                 last: 0,
                 rings: Arc::default(),
                 asleep_at: None,
@@ -361,10 +478,15 @@ impl World {
 
     fn add(&mut self, set: u8, key: &'static str, start: StartAt) {
         let Some(index) = self.index(set) else { return };
+        let start = self.start(index, start);
+        self.add_at(index, key, start);
+    }
+
+    fn start(&self, index: usize, start: StartAt) -> Start {
         let here = self.sets[index].set.position();
         let now = self.seq;
         let position = |seq| Start::After(Position::new(EPOCH, seq));
-        let start = match start {
+        match start {
             StartAt::Ahead(by) => position(now + u64::from(by)),
             StartAt::Back(by) => position(now.saturating_sub(u64::from(by))),
             StartAt::Foreign => Start::After(Position::new(EPOCH + 1, 7)),
@@ -372,23 +494,99 @@ impl World {
             StartAt::Latest => Start::Latest,
             StartAt::Next => Start::Next,
             StartAt::Oldest => Start::Oldest,
+        }
+    }
+
+    fn has_topic(&self, key: &str) -> bool {
+        self.hub.topic_stats(key).is_some()
+    }
+
+    /// A step may have made the topic of this key: it is read by all sets that want it, from `before` on.
+    fn note_topic(&mut self, key: &'static str, had_topic: bool, before: u64) {
+        if !had_topic && self.has_topic(key) {
+            self.sets.iter_mut().for_each(|reading| reading.bring(key, before));
+        }
+    }
+
+    fn add_matching(&mut self, set: u8, pattern: u8, start: StartAt) {
+        // Where there is no room for a topic, what a pattern wants depends on who else goes.
+        let Some(index) = self.index(set).filter(|_| self.settings.max_topics.is_none()) else { return };
+        let (text, keys) = PATTERNS[usize::from(pattern) % PATTERNS.len()];
+        let pattern = match text.strip_suffix('=') {
+            Some(prefix) => Pattern::prefix(prefix),
+            None => text.parse(),
         };
-        self.add_at(index, key, start);
+        let start = self.start(index, start);
+        let had_topic = KEYS.map(|key| self.has_topic(key));
+        let reading = &mut self.sets[index];
+        reading.set.add_matching_from(&pattern.expect("a pattern"), start);
+        reading.asleep_at = None;
+        let from = match start {
+            Start::After(position) if position.epoch() == EPOCH && (self.settings.is_source || position.seq() <= self.seq) => {
+                position.seq()
+            }
+            _ => self.seq,
+        };
+        let mut met = BTreeSet::new();
+        let begin = self.owed_from(start);
+        for key in keys {
+            let reading = &mut self.sets[index];
+            let had_topic = KEYS.iter().zip(had_topic).any(|(other, had_topic)| other == key && had_topic);
+            if let Some(owed) = reading.owed.get_mut(key).map(Owed::last_mut) {
+                if had_topic && owed.until.is_some() {
+                    // It has ended, and is not told yet; but has a new topic.
+                    owed.next = Some(Box::new(begin.clone()));
+                }
+                continue;
+            }
+            assert!(!had_topic || reading.set.contains(*key), "{text} names {key}, which has a topic");
+            if reading.set.contains(*key) {
+                let owed = begin.clone();
+                reading.last = reading.last.min(owed.at);
+                reading.owed.insert(key, owed);
+                self.note_topic(key, had_topic, self.seq);
+            }
+        }
+        let reading = &mut self.sets[index];
+        met.extend(keys.iter().filter(|key| reading.owed.contains_key(*key)));
+        reading.patterns.push(Wanted { keys, from, met });
     }
 
     fn add_at(&mut self, index: usize, key: &'static str, start: Start) {
-        let now = self.seq;
-        let may_be_refused = self.settings.max_topics.is_some();
+        let (now, had_topic, owed) = (self.seq, self.has_topic(key), self.owed_from(start));
         let reading = &mut self.sets[index];
         let before = reading.set.position();
         let is_new = reading.set.add_from(key, start);
-        assert!(start != Start::Next || reading.set.position() >= before, "{before}, then {}", reading.set.position());
+        // What a pattern brings may tell of a loss where the set last looked, before the position that it told since.
+        let may_go_back = start != Start::Next || !reading.patterns.is_empty();
+        assert!(may_go_back || reading.set.position() >= before, "{before}, then {}", reading.set.position());
         assert_eq!(is_new, !reading.owed.contains_key(key));
         assert!(reading.set.contains(key));
         if !is_new {
             return;
         }
-        let (from, not_before, foreign) = match start {
+        // It was told by its owner, who asks again.
+        reading.asleep_at = None;
+        if !had_topic && matches!(start, Start::Next | Start::Latest) && !self.is_shut_down {
+            // By a pattern, if one names it.
+            reading.bring(key, now);
+        }
+        if !reading.owed.contains_key(key) {
+            reading.last = reading.last.min(owed.at);
+            reading.owed.insert(key, owed);
+        }
+        for wanted in reading.patterns.iter_mut().filter(|wanted| wanted.keys.contains(&key)) {
+            wanted.met.insert(key);
+        }
+        reading.assert_len();
+        self.note_topic(key, had_topic, self.seq);
+    }
+
+    /// What is owed of a key that begins to be read here.
+    fn owed_from(&self, start: Start) -> Owed {
+        let now = self.seq;
+        let may_be_refused = self.settings.max_topics.is_some();
+        let (from, at, foreign) = match start {
             Start::After(position) if position.epoch() != EPOCH => (now, 0, Some(GapCause::OtherEpoch)),
             Start::After(position) if !self.settings.is_source && position.seq() > now => (now, now, Some(GapCause::Ahead)),
             Start::After(position) => (position.seq(), position.seq(), None),
@@ -397,27 +595,12 @@ impl World {
         };
         // Over before it began: nothing is told then.
         let until = self.is_shut_down.then_some(0);
-        reading.owed.insert(
-            key,
-            Owed {
-                from,
-                until,
-                at: not_before,
-                delivered: BTreeSet::new(),
-                lost: Vec::new(),
-                foreign,
-                may_be_refused,
-                is_closed: false,
-            },
-        );
-        reading.last = reading.last.min(not_before);
-        // It was told by its owner, who asks again.
-        reading.asleep_at = None;
-        assert_eq!(reading.set.len(), reading.owed.len());
+        Owed { until, at, foreign, may_be_refused, ..Owed::brought(from, from) }
     }
 
     fn publish(&mut self, key: &'static str) {
         let seq = self.seq + 1;
+        let had_topic = self.has_topic(key);
         match &mut self.ends {
             None => return,
             Some(Ends::Own(publisher)) => assert_eq!(publisher.publish(key, seq).seq, seq),
@@ -425,13 +608,18 @@ impl World {
                 assert_eq!(publisher.publish_at(seq, key, seq).map(|published| published.seq), Ok(seq))
             }
         }
+        self.note_topic(key, had_topic, self.seq);
         self.note(key);
     }
 
     fn publish_batch(&mut self, seed: u8, number: u8) {
         let keys: Vec<_> = (0..number).map(|n| key_of(seed.wrapping_mul(7).wrapping_add(n.wrapping_mul(n)))).collect();
+        let had_topic = KEYS.map(|key| self.has_topic(key));
         if let Some(Ends::Own(publisher)) = &mut self.ends {
             publisher.publish_batch(keys.iter().zip(self.seq + 1..).map(|(key, seq)| ((*key).to_owned(), seq)));
+            for (key, had_topic) in KEYS.into_iter().zip(had_topic) {
+                self.note_topic(key, had_topic, self.seq);
+            }
             keys.iter().for_each(|key| self.note(key));
         } else {
             keys.iter().for_each(|key| self.publish(key));
@@ -460,6 +648,7 @@ impl World {
         let was_there = self.hub.close(key, CloseReason::KeyClosed);
         self.readers.remove(key);
         for owed in self.sets.iter_mut().filter_map(|reading| reading.owed.get_mut(key)) {
+            let owed = owed.last_mut();
             if was_there && !owed.is_closed && owed.until.is_none() {
                 owed.until = Some(self.seq);
                 owed.is_closed = true;
@@ -470,7 +659,7 @@ impl World {
     fn shut_down(&mut self) {
         if !std::mem::replace(&mut self.is_shut_down, true) {
             for owed in self.sets.iter_mut().flat_map(|reading| reading.owed.values_mut()) {
-                owed.until.get_or_insert(self.seq);
+                owed.last_mut().until.get_or_insert(self.seq);
             }
         }
     }
@@ -542,6 +731,11 @@ impl World {
         assert!(!reading.has_ended, "{item:?} comes after the end");
         let Some(key) = KEYS.into_iter().find(|other| *other == key) else { panic!("{key} is no key") };
         let Some(owed) = reading.owed.get_mut(key) else { panic!("{key} is not of the set: {item:?}") };
+        if let (Item::Gap(gap), true) = (&item, owed.next.is_some()) {
+            // Of which of its topics is not said.
+            return owed.lose(gap);
+        }
+        let owed = owed.of(&item);
         match item {
             Item::Event(seq, payload) => {
                 assert_eq!((self.log.get(&seq), payload), (Some(&key), seq), "{key}");
@@ -578,8 +772,10 @@ impl World {
                         panic!("{key} ended, and {seq} was not told");
                     }
                 }
+                let next = owed.next.take();
                 reading.owed.remove(key);
-                assert!(!reading.set.contains(key));
+                assert!(!reading.set.contains(key) || next.is_some());
+                reading.owed.extend(next.map(|next| (key, *next)));
             }
         }
     }
@@ -587,7 +783,7 @@ impl World {
     /// It has nothing now: nothing is owed.
     fn empty(&self, index: usize) {
         let reading = &self.sets[index];
-        for (key, owed) in &reading.owed {
+        for (key, owed) in reading.all_owed() {
             assert_eq!(owed.foreign, None, "{key}");
             assert!(!owed.is_closed, "{key} was closed, and its end is told");
             let until = owed.until.unwrap_or(self.seq).min(self.seq);
@@ -604,7 +800,7 @@ impl World {
         assert!(self.is_shut_down, "{reason}");
         let reading = &mut self.sets[index];
         reading.has_ended = true;
-        for (key, owed) in &reading.owed {
+        for (key, owed) in reading.all_owed() {
             let until = owed.until.unwrap_or(self.seq);
             assert!(!owed.is_closed, "{key} was closed, and its end is told");
             if let Some(seq) = first_untold(&self.log, &self.lost, key, owed, until) {
@@ -636,19 +832,20 @@ impl World {
         for reading in &self.sets {
             let position = reading.set.position();
             if position.epoch() != EPOCH {
-                assert!(reading.owed.values().any(|owed| owed.foreign.is_some()));
+                assert!(reading.all_owed().any(|(_, owed)| owed.foreign.is_some()));
                 continue;
             }
-            if reading.owed.values().any(|owed| owed.foreign.is_some()) {
+            if reading.all_owed().any(|(_, owed)| owed.foreign.is_some()) {
                 // As it came, from ahead.
                 continue;
             }
             assert!(position.seq() <= self.seq.max(self.settings.start_seq), "{position} is ahead of {}", self.seq);
             let goes_back = position.seq() < reading.last && !self.is_shut_down;
             assert!(!goes_back, "{position}, and {} was received", reading.last);
-            for (key, owed) in &reading.owed {
+            for (key, owed) in reading.all_owed() {
                 let until = owed.until.unwrap_or(u64::MAX).min(position.seq());
-                if let Some(seq) = first_untold(&self.log, &self.lost, key, owed, until) {
+                let untold = first_untold_after(owed.from.max(owed.since), &self.log, &self.lost, key, owed, until);
+                if let Some(seq) = untold {
                     panic!("{position} passes {seq} of {key}, which was not told: {owed:?}");
                 }
             }
@@ -683,11 +880,22 @@ impl World {
 
 /// The first event, or end of a loss, that is owed up to `until` and was not told.
 fn first_untold(log: &BTreeMap<u64, &'static str>, lost: &[(u64, u64)], key: &str, owed: &Owed, until: u64) -> Option<u64> {
-    if until <= owed.from {
+    first_untold_after(owed.from, log, lost, key, owed, until)
+}
+
+fn first_untold_after(
+    from: u64,
+    log: &BTreeMap<u64, &'static str>,
+    lost: &[(u64, u64)],
+    key: &str,
+    owed: &Owed,
+    until: u64,
+) -> Option<u64> {
+    if until <= from {
         return None;
     }
-    let event = log.range(owed.from + 1..=until).find(|(seq, of)| **of == key && !owed.is_told(**seq)).map(|(seq, _)| *seq);
-    let lost = lost.iter().map(|(_, last)| *last).find(|last| *last > owed.from && *last <= until && !owed.is_told(*last));
+    let event = log.range(from + 1..=until).find(|(seq, of)| **of == key && !owed.is_told(**seq)).map(|(seq, _)| *seq);
+    let lost = lost.iter().map(|(_, last)| *last).find(|last| *last > from && *last <= until && !owed.is_told(*last));
     event.min(lost).or(event).or(lost)
 }
 

@@ -27,6 +27,11 @@ pub fn builder() -> keywake::Builder<u8, Payload> {
     keywake::Builder::new().epoch(EPOCH)
 }
 
+/// The same with names for keys, which patterns can be of.
+pub fn builder_of_names() -> keywake::Builder<&'static str, Payload> {
+    keywake::Builder::new().epoch(EPOCH)
+}
+
 /// The position of this number in [`builder`]'s hubs.
 #[must_use]
 pub fn position(seq: u64) -> keywake::Position {

@@ -1,8 +1,8 @@
 //! A set that is polled by hand, with a waker that counts, and what it says of its position.
 
-use std::task::Poll;
+use std::{fmt::Debug, task::Poll};
 
-use keywake::{CloseReason, Closed, Gap, Received, SubscriptionSet, TryRecvError};
+use keywake::{CloseReason, Closed, Gap, Key, Received, SubscriptionSet, TryRecvError};
 
 use crate::{Alarm, EPOCH, Payload};
 
@@ -11,17 +11,17 @@ type Said = (usize, u64);
 
 /// A set, how it is woken, and what it was told.
 #[derive(Debug)]
-pub struct SetSleeper {
+pub struct SetSleeper<K: Key = u8> {
     /// The set.
-    pub set: SubscriptionSet<u8, Payload>,
+    pub set: SubscriptionSet<K, Payload>,
     /// Its waker.
     pub alarm: Alarm,
     /// Key and seq of the events, in order; what else was told stands for 0.
-    pub told: Vec<(u8, u64)>,
+    pub told: Vec<(K, u64)>,
     /// The gaps, with their keys.
-    pub gaps: Vec<(u8, Gap)>,
+    pub gaps: Vec<(K, Gap)>,
     /// Keys that ended, and what had been told before.
-    pub ended: Vec<(u8, usize)>,
+    pub ended: Vec<(K, usize)>,
     /// Why it ended.
     pub end: Option<CloseReason>,
     said: Vec<Said>,
@@ -30,10 +30,10 @@ pub struct SetSleeper {
     polls: usize,
 }
 
-impl SetSleeper {
+impl<K: Key + Copy + Debug> SetSleeper<K> {
     /// Of a set that has received nothing yet.
     #[must_use]
-    pub fn new(set: SubscriptionSet<u8, Payload>) -> Self {
+    pub fn new(set: SubscriptionSet<K, Payload>) -> Self {
         Self {
             set,
             alarm: Alarm::new(),
@@ -90,7 +90,16 @@ impl SetSleeper {
         self.said.push((self.told.len(), position.seq()));
     }
 
-    fn note(&mut self, key: u8, received: &Received<Payload>) {
+    /// The position that it said first.
+    ///
+    /// # Panics
+    /// If it said none.
+    #[must_use]
+    pub fn first_said(&self) -> u64 {
+        self.said.first().expect("it said one").1
+    }
+
+    fn note(&mut self, key: K, received: &Received<Payload>) {
         assert_eq!(self.end, None, "something comes after the end: {received:?}");
         match received {
             Received::Event(event) => {
@@ -143,7 +152,7 @@ impl SetSleeper {
     /// # Panics
     /// If not.
     #[track_caller]
-    pub fn assert_told(&self, published: &[(u8, u64)]) {
+    pub fn assert_told(&self, published: &[(K, u64)]) {
         let mut published = published.to_vec();
         published.sort_unstable_by_key(|(_, seq)| *seq);
         let events: Vec<_> = self.told.iter().copied().filter(|(_, seq)| *seq > 0).collect();
@@ -156,7 +165,7 @@ impl SetSleeper {
     /// # Panics
     /// If it did.
     #[track_caller]
-    pub fn assert_positions(&self, published: &[(u8, u64)]) {
+    pub fn assert_positions(&self, published: &[(K, u64)]) {
         for (told, position) in &self.said {
             for event in published.iter().filter(|(_, seq)| seq <= position) {
                 let is_told = self.told[..*told].contains(event)

@@ -192,3 +192,43 @@ fn add_against_two_producers() {
         payloads.assert_all_dropped();
     });
 }
+
+/// A key is added from now on while an event of it is on its way: what the set then says of its position does not pass that.
+fn add_from_now_against_publish(has_topic: bool) {
+    model(move || {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let keep = has_topic.then(|| hub.subscribe(&OTHER));
+        let mut sleeper = SetSleeper::new(hub.subscribe_set());
+        let event = payloads.make(1);
+        let (mut sleeper, publisher) = race(
+            move || {
+                sleeper.set.add(&OTHER);
+                sleeper.say();
+                sleeper.polled(1)
+            },
+            move || {
+                publisher.publish(&OTHER, event);
+                publisher
+            },
+        );
+        let from = sleeper.first_said();
+        sleeper.judge();
+        if from == 0 {
+            sleeper.assert_positions(&[(OTHER, 1)]);
+            assert_eq!(sleeper.told.len(), 1, "{sleeper:?}");
+        }
+        drop((publisher, sleeper, keep, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+#[test]
+fn add_from_now_against_publish_to_a_topic() {
+    add_from_now_against_publish(true);
+}
+
+#[test]
+fn add_from_now_against_publish_to_no_topic() {
+    add_from_now_against_publish(false);
+}

@@ -214,7 +214,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     }
 
     fn subscribe_as(&self, key: impl AsKey<K>, hash: u64, start: Start) -> Subscription<K, T> {
-        let (Opened { reader, gap, refused }, later) = self.open(key, hash, start);
+        let (Opened { reader, gap, refused }, later) = self.open(key, hash, start, None);
         let shared = Arc::clone(&self.shared);
         let subscription = match refused {
             Some((reason, came)) => Subscription::refused(shared, reader, came, reason),
@@ -225,8 +225,8 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         subscription
     }
 
-    /// Joins a key's topic, and begins to read it; and what is to be done about it once its reader is in good hands.
-    fn open(&self, key: impl AsKey<K>, hash: u64, start: Start) -> (Opened<K, T>, Later<K, T>) {
+    /// Joins a key's topic, and begins to read it; and what is to be done about it once its reader is in good hands. `here`: see `begin`.
+    fn open(&self, key: impl AsKey<K>, hash: u64, start: Start, here: Option<u64>) -> (Opened<K, T>, Later<K, T>) {
         let mut later = Later::default();
         let topic = match self.join(key, hash, &mut later) {
             Ok(topic) => topic,
@@ -241,7 +241,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         if config.limits.has_age() {
             topic.chain.expire(&config.limits, self.shared.stamp(), account, &mut later.garbage);
         }
-        let (reader, gap) = self.begin(topic, start);
+        let (reader, gap) = self.begin(topic, start, here);
         (Opened { reader, gap, refused: None }, later)
     }
 
@@ -316,26 +316,40 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         true
     }
 
-    /// A reader that begins where `start` says, and what it is to be told first.
-    fn begin(&self, topic: TopicArc<K, T>, start: Start) -> (TopicReader<K, T>, Option<Untold>) {
-        match start {
-            Start::Next => (self.begin_now(topic), None),
-            Start::Oldest => (Reader::oldest(topic), None),
-            Start::Latest => (Reader::latest(topic), None),
-            Start::After(position) if position.epoch() != self.shared.config.epoch => {
-                let reader = Reader::oldest(topic);
-                let gap = Gap { from: 0, to: reader.seq(), missed: None, cause: GapCause::OtherEpoch };
-                (reader, Some(Untold { gap, came: position }))
-            }
-            Start::After(position) if self.is_ahead(position) => {
-                let reader = self.begin_now(topic);
-                let gap = Gap { from: reader.seq(), to: reader.seq(), missed: None, cause: GapCause::Ahead };
-                (reader, Some(Untold { gap, came: position }))
-            }
-            Start::After(position) => {
-                let (reader, lost) = Reader::after(topic, position.seq());
-                (reader, lost.map(|lost| Untold { gap: self.shared.gap(lost), came: position }))
-            }
+    /// A reader that begins where `start` says, and what it is to be told first. One of a set that has come to `here` begins with
+    /// [`Start::Next`] behind that.
+    fn begin(&self, topic: TopicArc<K, T>, start: Start, here: Option<u64>) -> (TopicReader<K, T>, Option<Untold>) {
+        match (start, here) {
+            (Start::Next, Some(here)) => self.begin_at(topic, here),
+            (Start::Next, None) => (self.begin_now(topic), None),
+            (Start::Oldest, _) => (Reader::oldest(topic), None),
+            (Start::Latest, _) => (Reader::latest(topic), None),
+            (Start::After(position), _) => self.begin_after(topic, position),
+        }
+    }
+
+    fn begin_after(&self, topic: TopicArc<K, T>, position: Position) -> (TopicReader<K, T>, Option<Untold>) {
+        if position.epoch() != self.shared.config.epoch {
+            let reader = Reader::oldest(topic);
+            let gap = Gap { from: 0, to: reader.seq(), missed: None, cause: GapCause::OtherEpoch };
+            return (reader, Some(Untold { gap, came: position }));
+        }
+        if self.is_ahead(position) {
+            let reader = self.begin_now(topic);
+            let gap = Gap { from: reader.seq(), to: reader.seq(), missed: None, cause: GapCause::Ahead };
+            return (reader, Some(Untold { gap, came: position }));
+        }
+        let (reader, lost) = Reader::after(topic, position.seq());
+        (reader, lost.map(|lost| Untold { gap: self.shared.gap(lost), came: position }))
+    }
+
+    /// Not behind the key's newest event, as `begin_now`: one that is being published just now lies beyond the position that the set may have
+    /// told, and would be passed by it.
+    fn begin_at(&self, topic: TopicArc<K, T>, here: u64) -> (TopicReader<K, T>, Option<Untold>) {
+        let here = here.max(self.shared.pulse.progress.completed());
+        match topic.chain.settled() {
+            Some((next, seq)) if seq.max(topic.chain.floor()) <= here => (Reader::at(topic, next, here, true), None),
+            _ => self.begin_after(topic, Position::new(self.shared.config.epoch, here)),
         }
     }
 
@@ -442,7 +456,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
                 }
             }
         };
-        let (reader, gap) = self.begin(Arc::clone(subscription.topic()), Start::After(taken.position));
+        let (reader, gap) = self.begin_after(Arc::clone(subscription.topic()), taken.position);
         subscription.follow_snapshot(taken.items, taken.position, reader, gap);
         Ok(subscription)
     }

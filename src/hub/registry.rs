@@ -473,9 +473,9 @@ impl<K, T> Shard<K, T> {
     /// How often the writer was to come by. A read-modify-write, which the writer's note of an unread event must precede.
     #[inline]
     pub(crate) fn births(&self) -> u32 {
-        // Release (pairs with `insert`): H2; a load could be passed by a birth that does not see our note. What a birth that came before
-        // did is seen under the lock.
-        self.births.fetch_add(0, Ordering::Release)
+        // AcqRel (pairs with `insert` and `call_writer`): H2; a load could be passed by a birth that does not see our note. What a birth that
+        // came before did is seen under the lock; but a pattern that called us before shows by this alone (H7).
+        self.births.fetch_add(0, Ordering::AcqRel)
     }
 }
 

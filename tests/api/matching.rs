@@ -360,3 +360,20 @@ fn positions_of_other_hubs_do_not_hold_up_keys_that_come_later() {
     assert_eq!(set.position(), Position::new(7, 2));
     drop(reader);
 }
+
+/// What a set was told by a pattern that it has may still lie before it when the key is added by itself, removed, or named by another one.
+#[test]
+fn what_a_pattern_has_brought_is_not_skipped_by_adding_its_key_or_another_pattern() {
+    let (mut publisher, hub) = hub::<String, u64>();
+    let mut set = hub.subscribe_matching(&pattern("a.*"));
+    publisher.publish("a.1", 1);
+    set.add_matching(&pattern(">"));
+    publisher.publish("a.2", 2);
+    assert!(!set.add("a.2"), "the pattern has added it");
+    publisher.publish("a.3", 3);
+    assert!(set.remove("a.3"));
+    publisher.publish("a.3", 4);
+    assert_eq!(set.position().seq(), 0);
+    assert_eq!(told(&mut set), ["a.1 1", "a.2 2", "a.3 4"]);
+    assert_eq!((set.len(), hub.stats().readers), (3, 3));
+}

@@ -109,20 +109,25 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     /// Takes a new watermark, and then over what came: in this order (see `Roster`).
     pub(super) fn look(&mut self) {
         let known = self.hub.shared.pulse.watermark(self.seen, self.known);
-        let mut has_newcomers = self.matching.as_ref().is_some_and(|matching| matching.has_newcomers());
+        self.take_marked();
+        self.take_newcomers();
+        self.look_at_awake();
+        self.limit_awake();
+        self.known = known;
+    }
+
+    /// Takes over what was marked; of topics in the inbox, only that they lie there no more.
+    pub(super) fn take_marked(&mut self) {
         for member in self.core.take_marked() {
-            has_newcomers |= member.index() == Member::INBOX;
+            if member.index() == Member::INBOX {
+                self.empty_inbox();
+                continue;
+            }
             // Of one that was removed since, nobody wants to know.
             if self.entry_mut(member.index()).is_some_and(|entry| entry.take_back(&member)) {
                 self.awake.push(member.index());
             }
         }
-        if has_newcomers {
-            self.take_newcomers();
-        }
-        self.look_at_awake();
-        self.limit_awake();
-        self.known = known;
     }
 
     /// Parks those that are awake where they have become many.

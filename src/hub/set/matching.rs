@@ -260,14 +260,22 @@ pub(super) struct Matching<K, T> {
     inbox: Arc<Inbox<K, T>>,
     tickets: Vec<Ticket>,
     bases: Vec<Base>,
+    /// How many of them stand: not that of a pattern which is just being added.
+    settled: usize,
     /// Taken out of the inbox, and not taken over yet.
     newcomers: Vec<Newcomer<K, T>>,
 }
 
 impl<K, T> Matching<K, T> {
-    /// Whether some were taken out of the inbox that are still to be taken over: a key's own code had panicked.
+    /// Whether some were taken out of the inbox that are still to be taken over.
     pub(super) fn has_newcomers(&self) -> bool {
         !self.newcomers.is_empty()
+    }
+
+    /// The next of them to be taken over, and where it is.
+    fn next_newcomer(&self) -> Option<(usize, TopicArc<K, T>)> {
+        let at = self.newcomers.iter().rposition(|newcomer| newcomer.number < self.settled)?;
+        Some((at, Arc::clone(&self.newcomers[at].topic)))
     }
 }
 
@@ -357,7 +365,7 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         let core = &self.core;
         let matching = self.matching.get_or_insert_with(|| {
             let inbox = Arc::new(Inbox::new(core));
-            Box::new(Matching { inbox, tickets: Vec::new(), bases: Vec::new(), newcomers: Vec::new() })
+            Box::new(Matching { inbox, tickets: Vec::new(), bases: Vec::new(), settled: 0, newcomers: Vec::new() })
         });
         let number = matching.bases.len();
         let wanted = Wanted { inbox: Arc::clone(&matching.inbox), adopted: AtomicU64::new(u64::MAX), number };
@@ -371,18 +379,22 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
             panics.run(|| self.join_matching(shard, pattern, start));
         }
         // Last: what died before we came to its shard is none of ours.
-        let joined = self.hub.shared.pulse.progress.completed();
+        let now = self.hub.shared.pulse.progress.completed();
+        // But for an event that was being published then, which that took along: its topic's death, which the shard's lock showed us, came
+        // after its issue.
+        let joined = self.hub.shared.pulse.progress.issued().max(now);
         let from = match start {
             Start::After(position) if position.epoch() == self.hub.shared.config.epoch && !self.hub.is_ahead(position) => {
                 position.seq()
             }
-            _ => joined,
+            _ => now,
         };
-        if let Some(base) = self.matching.as_mut().and_then(|matching| matching.bases.get_mut(number)) {
-            *base = Base { from, joined };
+        if let Some(matching) = &mut self.matching {
+            matching.bases[number] = Base { from, joined };
+            matching.settled = matching.bases.len();
         }
         // The set's position is not to lie before where its pattern begins.
-        self.seen = self.seen.max(joined);
+        self.seen = self.seen.max(now);
         panics.run(|| self.look());
         panics.go_on();
     }
@@ -397,6 +409,8 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         // Keys are user code, so outside of the lock.
         let mut topics = registry.shard(shard).lock().living_or_lost_after(lost_after);
         topics.retain(|topic| pattern.matches(topic.key().as_ref()));
+        // What an older pattern brought is read from its first event on, which may lie before `start`.
+        self.take_brought();
         for topic in topics {
             let own = PlainArc::new(topic.key().clone());
             if topic.is_dead() {
@@ -404,14 +418,15 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
                 self.add_owned_from((*own).clone(), start);
                 continue;
             }
-            if self.index_of(topic.hash(), |other| other == topic.key()).is_some() {
+            // Not by its key: that may have ended, and not be told yet.
+            if self.has_topic(&topic) {
                 continue;
             }
             let here = self.reached();
             let mut later = Later::default();
             // One that died meanwhile is found by whoever makes it anew (H6).
             if self.hub.join_living(&topic, &mut later) {
-                let (reader, gap) = self.hub.begin(topic, start);
+                let (reader, gap) = self.hub.begin(topic, start, Some(here));
                 let opened = Opened { reader, gap, refused: None };
                 self.take_in(own, opened, start, here);
             }
@@ -421,17 +436,29 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
 }
 
 impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
-    /// Takes over the topics in the inbox.
+    /// Takes out what lies in the inbox, whose mark was taken out of the list: it is put there again with the next topic.
+    pub(super) fn empty_inbox(&mut self) {
+        if let Some(matching) = &mut self.matching {
+            matching.newcomers.append(&mut matching.inbox.take());
+        }
+    }
+
+    /// Takes over what patterns have brought by now: before the set changes by a key that may be among it.
+    pub(super) fn take_brought(&mut self) {
+        if self.matching.is_some() {
+            self.take_marked();
+            self.take_newcomers();
+        }
+    }
+
+    /// Takes over the topics that were in the inbox.
     pub(super) fn take_newcomers(&mut self) {
-        let Some(matching) = &mut self.matching else { return };
-        matching.newcomers.append(&mut matching.inbox.take());
-        while let Some(newcomer) = self.matching.as_ref().and_then(|matching| matching.newcomers.last()) {
+        while let Some((at, topic)) = self.matching.as_ref().and_then(|matching| matching.next_newcomer()) {
             // User code, so before anything is changed.
-            let topic = Arc::clone(&newcomer.topic);
             let is_known = self.has_topic(&topic);
             let own = (!is_known).then(|| PlainArc::new(topic.key().clone()));
             let Some(matching) = &mut self.matching else { return };
-            let Some(newcomer) = matching.newcomers.pop() else { return };
+            let newcomer = matching.newcomers.swap_remove(at);
             let base = matching.bases[newcomer.number];
             match own {
                 Some(own) => self.take_newcomer(own, newcomer, base),
@@ -441,7 +468,7 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         }
     }
 
-    fn has_topic(&self, topic: &TopicArc<K, T>) -> bool {
+    pub(super) fn has_topic(&self, topic: &TopicArc<K, T>) -> bool {
         let is_same = |index: &u32| self.entry(*index).is_some_and(|entry| Arc::ptr_eq(entry.topic(), topic));
         self.by_key.find(topic.hash(), is_same).is_some()
     }
@@ -452,7 +479,8 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         let lost = (to > from).then_some(Gap { from, to, missed: None, cause: GapCause::Unread });
         // Where the source has to come to `from`, those that come first may lie below.
         let is_exact = from <= self.known;
-        let mut reader = Reader::at(topic, 0, from.max(to), is_exact);
+        // Behind what it does not hold: of that, what was not lost went to topics before it.
+        let mut reader = Reader::at(topic, 0, from.max(floor), is_exact);
         // What comes is above what was known before the topic was made.
         reader.know(self.known);
         let rank = reader.seq() + 1;
@@ -464,7 +492,7 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         self.begin(index);
     }
 
-    fn leave_topic(&self, topic: TopicArc<K, T>) {
+    pub(super) fn leave_topic(&self, topic: TopicArc<K, T>) {
         let mut panics = FirstPanic::default();
         if let Some(later) = self.hub.shared.registry.leave(&topic) {
             self.hub.shared.settle_quietly(later, &mut panics);

@@ -271,6 +271,7 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     }
 
     fn add_as(&mut self, key: impl AsKey<K>, hash: u64, start: Start) -> bool {
+        self.take_brought();
         if self.index_of(hash, |other| key.is(other)).is_some() {
             return false;
         }
@@ -278,12 +279,24 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         let own = PlainArc::new(key.to_key());
         // First: what is published later is above it.
         let here = self.reached();
-        let (opened, later) = self.hub.open(key, hash, start);
+        let (opened, later) = self.hub.open(key, hash, start, Some(here));
         let mut panics = FirstPanic::default();
-        panics.run(|| self.take_in(own, opened, start, here));
+        // A pattern may have brought the topic by now: it is read from its first event on then. So is one that we have made, unless we were
+        // to begin earlier.
+        let is_made = later.made > 0;
+        if !is_made || matches!(start, Start::Next | Start::Latest) {
+            panics.run(|| self.take_brought());
+        }
+        let is_new = !self.has_topic(opened.reader.home());
+        if is_new {
+            panics.run(|| self.take_in(own, opened, start, here));
+        } else {
+            panics.run(|| self.leave_again(opened.reader));
+        }
+        panics.run(|| self.take_brought());
         self.hub.shared.settle_quietly(later, &mut panics);
         panics.go_on();
-        true
+        is_new || is_made
     }
 
     /// Takes in a key whose topic was joined, when the set had come to `here`.
@@ -306,6 +319,14 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
             entry.refuse(reason, came, &shared);
         }
         self.begin(index);
+    }
+
+    fn leave_again(&self, mut reader: TopicReader<K, T>) {
+        let mut panics = FirstPanic::default();
+        panics.run(|| reader.leave());
+        panics.run(|| self.leave_topic(Arc::clone(reader.home())));
+        panics.run(|| drop(reader));
+        panics.go_on();
     }
 
     /// Takes in a key, which stands in none of the lists yet.
@@ -362,6 +383,7 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        self.take_brought();
         let Some(index) = self.find_index(key) else { return false };
         if self.current == Some(index) {
             self.current = None;
@@ -463,7 +485,9 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
         // First: what is appended later than this may be unread, and is not covered.
         let now = shared.pulse.watermark(shared.pulse.progress.completed().max(self.seen), self.known);
         let is_quiet = |entry: &Entry<K, T>| entry.phase() != Phase::Awake || entry.is_quiet();
-        let all_quiet = !self.core.has_marked() && self.awake.iter().all(|index| self.entry(*index).is_none_or(is_quiet));
+        let has_newcomers = self.matching.as_ref().is_some_and(|matching| matching.has_newcomers());
+        let all_quiet =
+            !has_newcomers && !self.core.has_marked() && self.awake.iter().all(|index| self.entry(*index).is_none_or(is_quiet));
         let mut seq = if all_quiet { now } else { self.known };
         if let Some(next) = self.first_numbered() {
             seq = seq.min(next.rank - 1);

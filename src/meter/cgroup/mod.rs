@@ -1,0 +1,1 @@
+//! What the kernel grants and counts, read from the control groups of Linux.

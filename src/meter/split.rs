@@ -1,0 +1,1 @@
+//! The exact total, split by what was measured cheaply.

@@ -1,0 +1,1 @@
+//! One stream's processor time: brackets around its polls and its synchronous work.

@@ -1,0 +1,1 @@
+//! How many may be in at once, adapted to the processors.

@@ -1,0 +1,1 @@
+//! What ticks: reads the meter, steps the policies, tells the hub.

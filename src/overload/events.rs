@@ -1,0 +1,1 @@
+//! What is said through the hub: overload, readiness, evictions.

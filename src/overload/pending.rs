@@ -1,0 +1,1 @@
+//! Who waits to come in: a queue bounded in length and in time.

@@ -1,0 +1,1 @@
+//! Whether the process wants new work: an AND of named conditions.

@@ -1,0 +1,1 @@
+//! Why a stream ended, in one classification, and what each protocol calls it.

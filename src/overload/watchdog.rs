@@ -1,0 +1,1 @@
+//! Stalled work, as opposed to slow work.
