@@ -1,12 +1,22 @@
 //! What does waking cost, in all of keywake's ways and in its peers', and does that reach what was set out to be reached?
 //!
 //! `cargo bench --bench wake_cost` (`-- --help` for more): one table of everybody over readers and keys, the source's own workload,
-//! and for each row of README's table a part of its own. All sides run in turns in this one process; where the box's own cost of
-//! waking is in a figure, bare wakes stand beside it. Nothing here is asserted but that events come.
+//! and for each row of README's table a part of its own. Each part has a process of its own, so that it does not matter in what state
+//! the others left the heap, and in it all sides run in turns; where the box's own cost of waking is in a figure, bare wakes stand
+//! beside it. Nothing here is asserted but that events come.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the tables are what this program is for")]
 
-use std::{error::Error, fs, path::Path, sync::Arc, time::Instant};
+use std::{
+    env,
+    error::Error,
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Instant,
+};
 
 use counters::Busy;
 use crowd::{Contender, Figures, Place, Setting, compare};
@@ -63,30 +73,63 @@ fn main() {
         };
     }
     let context = Context::new(options);
-    context.print_surroundings();
-
-    if context.options.wants(MATRIX) {
-        heading(MATRIX, "everybody over keys x readers of each");
-        let cells = matrix::run(&context);
-        let draw = |folder: &Path, surroundings: &str| plots::write_matrix(folder, surroundings, &cells);
-        context.write("wake_cost.csv", &matrix::csv(&cells), draw);
+    if let Some(part) = &context.options.part {
+        return run(&context, part);
     }
+    context.print_surroundings();
     let mut rows = Vec::new();
-    for (name, part) in parts::ALL.into_iter().chain([(SOURCE, source::run as parts::Part)]) {
+    for name in [MATRIX].into_iter().chain(parts::ALL.iter().map(|(name, _)| *name)).chain([SOURCE]) {
         if context.options.wants(name) {
-            heading(name, "");
-            let start = Instant::now();
-            let new = part(&context);
-            table::print(&new);
-            println!("({:.1} s)", start.elapsed().as_secs_f64());
-            rows.extend(new);
+            heading(name, if name == MATRIX { "everybody over keys x readers of each" } else { "" });
+            match in_a_child(name) {
+                Ok(new) => rows.extend(new),
+                Err(error) => println!("**not run**: {error}"),
+            }
         }
     }
     if !rows.is_empty() {
         heading("all rows", "once more, to be copied");
-        table::print(&rows);
+        println!("{}\n{}\n", table::HEAD, rows.join("\n"));
     }
     context.say_how_quiet_it_was();
+}
+
+/// One part, here.
+fn run(context: &Context, name: &str) {
+    if name == MATRIX {
+        let cells = matrix::run(context);
+        let draw = |folder: &Path, surroundings: &str| plots::write_matrix(folder, surroundings, &cells);
+        context.write("wake_cost.csv", &matrix::csv(&cells), draw);
+        return;
+    }
+    for (_, part) in parts::ALL.into_iter().chain([(SOURCE, source::run as parts::Part)]).filter(|(other, _)| *other == name) {
+        let start = Instant::now();
+        table::print(&part(context));
+        println!("({:.1} s)", start.elapsed().as_secs_f64());
+    }
+}
+
+/// One part, in a process of its own; the rows of its table, which it has printed.
+fn in_a_child(name: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut child = Command::new(env::current_exe()?)
+        .args(env::args().skip(1))
+        .args(["--part", name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut rows = Vec::new();
+    let mut is_table = false;
+    for line in BufReader::new(child.stdout.take().ok_or("it has no output")?).lines() {
+        let line = line?;
+        println!("{line}");
+        // The table of rows, and not another one's.
+        is_table = line.starts_with('|') && (is_table || table::HEAD.starts_with(&line));
+        if is_table && !table::HEAD.contains(&line) {
+            rows.push(line);
+        }
+    }
+    let status = child.wait()?;
+    if status.success() { Ok(rows) } else { Err(status.to_string().into()) }
 }
 
 fn heading(name: &str, what: &str) {

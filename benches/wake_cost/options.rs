@@ -24,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) plot: bool,
     pub(crate) threads: usize,
     pub(crate) pin: bool,
+    /// A child of this program's own runs this part alone, and prints nothing but its tables.
+    pub(crate) part: Option<String>,
     /// A child of this program's own asks for one small thing (see `probe`).
     pub(crate) probe: Option<Vec<String>>,
 }
@@ -78,7 +80,7 @@ impl Options {
     #[expect(clippy::print_stdout, reason = "it is asked for")]
     pub(crate) fn from_arguments(parts: &[&str]) -> Option<Self> {
         let scale = if measure::full_size() { Scale::FULL } else { Scale::SMALL };
-        let mut options = Self { scale, only: Vec::new(), plot: false, threads: cores(), pin: false, probe: None };
+        let mut options = Self { scale, only: Vec::new(), plot: false, threads: cores(), pin: false, part: None, probe: None };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -86,6 +88,7 @@ impl Options {
                 "--only" => options.only.extend(arguments.next().unwrap_or_default().split(',').map(str::to_owned)),
                 "--pin" => options.pin = true,
                 "--plot" => options.plot = true,
+                "--part" => options.part = arguments.next(),
                 "--probe" => options.probe = Some(arguments.by_ref().collect()),
                 "--quick" if measure::full_size() => options.scale = Scale::QUICK,
                 "--quick" => {}
@@ -110,6 +113,9 @@ impl Options {
     }
 
     pub(crate) fn wants(&self, part: &str) -> bool {
+        if let Some(one) = &self.part {
+            return one == part;
+        }
         self.only.is_empty() || self.only.iter().any(|only| only == part)
     }
 

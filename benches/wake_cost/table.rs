@@ -43,10 +43,12 @@ impl Row {
     }
 }
 
+/// What stands above the rows.
+pub(crate) const HEAD: &str = "| work | against | to reach | reached |\n|---|---|---|---|";
+
 #[expect(clippy::print_stdout, reason = "the table is what this program is for")]
 pub(crate) fn print(rows: &[Row]) {
-    println!("| work | against | to reach | reached |");
-    println!("|---|---|---|---|");
+    println!("{HEAD}");
     for Row { work, against, to_reach, reached } in rows {
         println!("| {work} | {against} | {to_reach} | {reached} |");
     }
