@@ -22,7 +22,7 @@
 //! * **H5 No user code under a lock.** Keys are cloned before and dropped after; wakers, payloads, weighers, iterators and snapshot
 //!   functions run outside. The exceptions are `K::eq`, which looks keys up in a shard and, behind the publisher's mutex, in the
 //!   writer's index, and `K::clone` (with patterns: `K::as_ref`) behind that mutex where a publish makes a topic. They must not call the hub; they may panic.
-//! * **Lock order**: the publisher's mutex, then a shard, then the ends of a chain. All others (a topic's free list of slots, the lane, the
+//! * **Lock order**: the publisher's mutex, then a shard, then the ends of a chain. All others (a topic's free list of slots, the backlog, the
 //!   losses, the flights and the state of one) are leaves: nothing is locked under them.
 
 mod arrivals;
@@ -585,7 +585,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             drop(state);
             self.shared.settle_quietly(later, &mut panics);
         }
-        panics.run(|| self.shared.free_lane());
+        panics.run(|| self.shared.free_backlog());
         self.shared.pulse.sweep(now, &mut panics);
         panics.go_on();
     }

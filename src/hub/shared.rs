@@ -70,9 +70,9 @@ pub(crate) struct Shared<K, T> {
     pub(crate) pulse: Arc<Pulse<K, T>>,
     pub(crate) account: Arc<Account>,
     /// Chains of blocks to be freed bit by bit. Readers of any key lock this and what follows: not beside what each publish reads.
-    lane: Padded<Mutex<Vec<BlockRef<T>>>>,
+    backlog: Padded<Mutex<Vec<BlockRef<T>>>>,
     /// How many those are. Each publish looks.
-    lane_length: Padded<Tally>,
+    backlog_length: Padded<Tally>,
     pub(crate) flights: Padded<Flights<T>>,
     /// Read by who makes a topic, and by a publish to a key that has none.
     pub(crate) patterns: Padded<Patterns<K, T>>,
@@ -94,8 +94,8 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
             registry: Registry::new(config.max_topics, config.max_tombstones, keep, config.start_seq),
             pulse: Arc::new(Pulse::new(config.start_seq, config.limits.events, config.min_fanout_interval, config.counts_topics)),
             account: Arc::new(Account::new(config.epoch)),
-            lane: Padded::default(),
-            lane_length: Padded::default(),
+            backlog: Padded::default(),
+            backlog_length: Padded::default(),
             flights: Padded::default(),
             patterns: Padded::new(Patterns::new()),
             losses: Padded::default(),
@@ -166,40 +166,40 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
         panics.run(|| drop(topics));
     }
 
-    /// Frees the beginning of a chain, and leaves a long rest to the lane.
+    /// Frees the beginning of a chain, and leaves a long rest to the backlog.
     pub(crate) fn free(&self, waste: Waste<T>) {
         let chain = match waste {
             Waste::Block(block) => return drop(block),
             Waste::Chain(chain) => chain,
         };
         if let Some(rest) = chain.take_apart(FREE_AT_ONCE) {
-            self.lane.lock().push(rest);
-            self.lane_length.add(1);
+            self.backlog.lock().push(rest);
+            self.backlog_length.add(1);
         }
     }
 
-    /// Takes one block out of the lane, if there is one: to be dropped by the caller.
+    /// Takes one block out of the backlog, if there is one: to be dropped by the caller.
     #[inline]
     pub(crate) fn free_one_block(&self) {
-        if self.lane_length.get() != 0 {
-            self.free_from_lane(1);
+        if self.backlog_length.get() != 0 {
+            self.free_from_backlog(1);
         }
     }
 
-    /// Frees everything in the lane.
-    pub(crate) fn free_lane(&self) {
-        while self.lane_length.get() != 0 {
-            self.free_from_lane(usize::MAX);
+    /// Frees everything in the backlog.
+    pub(crate) fn free_backlog(&self) {
+        while self.backlog_length.get() != 0 {
+            self.free_from_backlog(usize::MAX);
         }
     }
 
     #[cold]
-    fn free_from_lane(&self, blocks: usize) {
-        let Some(block) = self.lane.lock().pop() else { return };
-        self.lane_length.sub(1);
+    fn free_from_backlog(&self, blocks: usize) {
+        let Some(block) = self.backlog.lock().pop() else { return };
+        self.backlog_length.sub(1);
         if let Some(rest) = block.take_apart(blocks) {
-            self.lane.lock().push(rest);
-            self.lane_length.add(1);
+            self.backlog.lock().push(rest);
+            self.backlog_length.add(1);
         }
     }
 
