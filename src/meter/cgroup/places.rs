@@ -181,6 +181,32 @@ mod tests {
         assert_eq!(first("0::/\n", hostile, &["/etc"]), "/etc", "as the kernel would resolve it, and not above the tree");
     }
 
+    /// Invariant 6, for whatever a membership and a mount may say.
+    #[test]
+    fn no_path_leads_out_of_the_tree() {
+        let mut state = 1_u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            usize::try_from(state >> 40).unwrap() % below
+        };
+        let mut found = 0;
+        for _ in 0..20_000 {
+            let mut path = || (0..next(6)).map(|_| ["/", "/.", "/..", "/a", "/b c", "/a"][next(6)]).collect::<String>();
+            let (membership, root, point) = (path(), path(), path());
+            let entry = Entry { hierarchy: 0, controllers: vec![], path: membership.clone().into_bytes() };
+            let mount = Mount { root: root.clone().into_bytes(), point: point.clone().into_bytes(), controllers: None };
+            let depth = next(4);
+            let there = |path: &Path| path.components().count() <= 2 + depth;
+            let Ok(place) = place("cpu", &[entry], &[mount], Path::new("/tree"), &there) else { continue };
+            found += 1;
+            for dir in place.dirs {
+                let plain = dir.components().all(|piece| piece.as_os_str() != ".." && piece.as_os_str() != ".");
+                assert!(dir.starts_with("/tree") && plain, "{membership:?} in {root:?} at {point:?}: {dir:?}");
+            }
+        }
+        assert!(found > 5_000, "{found}");
+    }
+
     /// 3A 9, 10.
     #[test]
     fn of_several_mounts_that_fit_the_one_that_shows_most_is_taken() {

@@ -404,7 +404,7 @@ fn sample(
         None if by_mask => process_cores.or(own_cores)?,
         None => own_cores.or(process_cores)?,
     };
-    let told = bound.or(reading.own());
+    let told = bound.or_else(|| reading.own());
     let of_told = |share: fn(&GroupReading) -> Option<f64>| told.and_then(share);
     let machine_some = || rates::cores(before.machine?.total, machine?.total, elapsed).map(|share| share.min(1.0));
     let mut sample = CpuSample::new(reading.at, elapsed, usage_cores);

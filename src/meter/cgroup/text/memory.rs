@@ -37,9 +37,8 @@ pub fn inactive_file(text: &[u8]) -> Result<Option<u64>, ParseCgroupError> {
     for (at, line) in lines(text) {
         let mut words = words(line);
         let Some(key) = words.next().filter(|key| matches!(*key, b"inactive_file" | b"total_inactive_file")) else { continue };
-        let value = match (words.next().and_then(digits), words.next()) {
-            (Some(value), None) => value,
-            _ => return Err(ParseCgroupError::new("memory.stat", at, line, ParseFault::Fields("a key and a number are"))),
+        let (Some(value), None) = (words.next().and_then(digits), words.next()) else {
+            return Err(ParseCgroupError::new("memory.stat", at, line, ParseFault::Fields("a key and a number are")));
         };
         *(if key == b"inactive_file" { &mut own } else { &mut total }) = Some(value);
     }
