@@ -177,7 +177,7 @@ fn machine_without_groups_is_told_once_and_the_process_is_its_own_measure() {
     for second in 1..40 {
         probe.process_used(second * 500_000);
         let reading = probe.at(second * 1_000);
-        let sample = reading.sample.clone().unwrap();
+        let sample = reading.sample.unwrap();
         assert_eq!((sample.usage_cores, sample.process_cores, reading.ratio()), (0.5, 0.5, Some(0.25)));
         assert_eq!((sample.quota_source, reading.notices.len()), (Some(QuotaSource::Affinity), 0));
     }

@@ -125,6 +125,7 @@ fn dirs_of(name: &str) -> impl Iterator<Item = PathBuf> {
     tops.into_iter().map(move |top| Path::new(top).join(name)).filter(|dir| dir.is_dir())
 }
 
+#[expect(clippy::unwrap_used, reason = "part of a test")]
 fn enter(name: &str) {
     for dir in dirs_of(name) {
         fs::write(dir.join("cgroup.procs"), std::process::id().to_string()).unwrap();
@@ -132,6 +133,7 @@ fn enter(name: &str) {
 }
 
 #[expect(clippy::print_stdout, reason = "which ran, and what the kernel said")]
+#[expect(clippy::unwrap_used, reason = "the part of a test that runs in a process of its own")]
 fn in_the_group(name: &str) {
     enter(name);
     let mut reader = CgroupReader::new();
@@ -140,7 +142,7 @@ fn in_the_group(name: &str) {
     spin(Duration::from_millis(700));
     let reading = reader.tick(Instant::now());
     is_sound(&reading);
-    let sample = reading.sample.clone().unwrap();
+    let sample = reading.sample.unwrap();
     println!("under a quota of half a core: {sample:?}");
     // Half a core and what one period may be off at both ends; less where others are busy too.
     assert!(sample.usage_cores > 0.0 && sample.usage_cores < 0.7, "{sample:?}");

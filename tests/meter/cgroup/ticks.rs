@@ -126,7 +126,7 @@ fn throttling_is_seen_where_the_ratio_is_low() {
     probe.at(0);
     stat(98_704_325_189, 3_936_954, 6_029, 19_176_137_007);
     let reading = probe.at(5_000);
-    let sample = reading.sample.clone().unwrap();
+    let sample = reading.sample.unwrap();
     assert_eq!((reading.ratio(), sample.throttled_share), (Some(0.6), Some(0.5)));
     assert_eq!(reading.own().unwrap().throttled_cores, Some(0.2));
     stat(98_704_325_189, 3_936_954, 6_029, 19_176_137_007);

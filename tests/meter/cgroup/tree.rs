@@ -1,4 +1,5 @@
 //! A tree of files as a machine has them, and a reader of it whose time, process clock and processors the test sets.
+#![expect(clippy::unwrap_used, reason = "a tree that cannot be made fails its test")]
 
 use std::{
     fs,

@@ -41,7 +41,7 @@ fn quota_usage_and_throttling_of_the_first_version_are_read() {
     let reading = probe.at(1_000);
     assert_eq!((usage(&reading), reading.ratio()), (Some(0.75), Some(0.5)));
     assert_eq!(
-        (reading.sample.clone().unwrap().throttled_share, reading.own().unwrap().throttled_cores),
+        (reading.sample.unwrap().throttled_share, reading.own().unwrap().throttled_cores),
         (Some(0.5), Some(0.25))
     );
 }
