@@ -23,7 +23,8 @@
 //! | the operator's override | the own group |
 //! | nothing, no group | the process |
 //!
-//! Throttling and pressure are those of the same group, and the own one's where no group has the quota. [`CpuReading::groups`] has all.
+//! Throttling and pressure are those of the same group, and the own one's where no group has the quota; in the machine's own group, `some` is
+//! the machine's pressure, and `full` (which the kernel has as 0 there) is not told. [`CpuReading::groups`] has every group.
 //!
 //! # What is not known
 //! A file that is not there is an absence, never a 0: no pressure where the kernel has it switched off, no throttling where the controller
@@ -46,13 +47,14 @@
 //! # Parts
 //! `text/` the forms of all files, as pure functions; `places` from membership and mounts to directories; `hierarchy` what limits;
 //! `rates` what two readings say. These know no files and no clock. `files` the door to the system, `group` and `groups` the
-//! open files, `process` clock and affinity, `memory`, and `reader`, which puts them together.
+//! open files, `found` what is known of them between ticks, `process` clock and affinity, `memory`, and `reader`, which puts them together.
 
 mod builder;
 mod error;
 #[cfg(test)]
 mod faults;
 mod files;
+mod found;
 mod group;
 mod groups;
 mod hierarchy;

@@ -10,8 +10,9 @@ use super::{
     builder::{Affinity, CgroupReaderBuilder, Clock},
     error::CgroupError,
     files::{Files, Kept},
+    found::Found,
     group::{GroupReading, parsed},
-    groups::{Groups, Plan, Read},
+    groups::{Plan, Read},
     hierarchy::{Tightest, tightest},
     memory::{Memory, MemorySample},
     rates::{self, SHORTEST},
@@ -32,16 +33,6 @@ pub(crate) struct Parts {
     pub(crate) affinity: Affinity,
     pub(crate) clock: Clock,
     pub(crate) files: Box<dyn Files>,
-}
-
-/// What is known of the groups.
-enum Found {
-    /// There are none; to be looked for again in so many ticks.
-    Absent { error: CgroupError, wait: u32 },
-    /// These.
-    Groups(Box<Groups>),
-    /// Nobody looked yet.
-    Nothing,
 }
 
 /// What the next sample is compared with, beside the groups' own counters.
@@ -278,7 +269,10 @@ impl CgroupReader {
             };
             let first = !matches!(self.found, Found::Groups(_));
             match found {
-                Ok(plan) => self.found.adopt(membership, plan, notices),
+                Ok(plan) => {
+                    self.found.adopt(membership, plan, notices);
+                    self.told.skipped.clear();
+                }
                 Err(error) if first && error.is_absence() => {
                     self.found = Found::Absent { error: error.clone(), wait: LOOK_AGAIN };
                     return Err(error);
@@ -322,45 +316,6 @@ impl CgroupReader {
             }
         }
         self.told.above = limit;
-    }
-}
-
-impl Found {
-    fn read(&mut self, files: &dyn Files, buffer: &mut Vec<u8>) -> Result<Read, CgroupError> {
-        match self {
-            Self::Groups(groups) => groups.read(files, buffer),
-            Self::Absent { error, .. } => Err(error.clone()),
-            Self::Nothing => Ok(Read { groups: Vec::new(), cpuset: None }),
-        }
-    }
-
-    fn is_better(&self, plan: &Plan) -> bool {
-        match self {
-            Self::Groups(groups) => groups.plan != *plan && (plan.is_exact() || !groups.plan.is_exact()),
-            Self::Absent { .. } | Self::Nothing => true,
-        }
-    }
-
-    /// Takes the plan up. Where it is the one that is carried out, the files stay open and the counters are kept.
-    fn adopt(&mut self, membership: Vec<u8>, plan: Plan, notices: &mut Vec<Notice>) {
-        let moved = match self {
-            Self::Groups(groups) if groups.plan == plan => {
-                groups.membership = membership;
-                return;
-            }
-            Self::Groups(_) => true,
-            Self::Absent { .. } | Self::Nothing => false,
-        };
-        let is_exact = plan.is_exact();
-        let groups = Groups::new(membership, plan);
-        let path = groups.cpu.first().map(|group| group.path().to_owned());
-        if moved {
-            notices.push(Notice::Moved { path: path.clone() });
-        }
-        if let Some(path) = path.filter(|_| !is_exact) {
-            notices.push(Notice::Guessed { path });
-        }
-        *self = Self::Groups(Box::new(groups));
     }
 }
 

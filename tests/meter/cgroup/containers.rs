@@ -218,6 +218,80 @@ fn groups_that_come_later_are_found() {
     assert_eq!(usage(&probe.at(100_000)).map(|cores| cores > 0.0), Some(true));
 }
 
+/// Beyond the fixtures: where other runtimes put a process, and where they limit it.
+#[test]
+fn limit_is_found_wherever_a_runtime_puts_it() {
+    use QuotaSource::{Ancestor, Leaf};
+    const PRIVATE: &str = "812 800 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate\n";
+    const WSL: &str = "560 77 0:138 / /mnt/c rw,noatime - 9p drvfs rw,aname=drvfs;path=C:\\;uid=0;symlinkroot=/mnt/\n\
+                       80 79 0:30 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
+    const BOUND: &str = "900 800 0:26 /kubepods.slice/pod1.slice/crio-1.scope /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+    let cases = [
+        ("docker, private", "0::/", PRIVATE, "", "", Leaf),
+        (
+            "docker, host",
+            "0::/system.slice/docker-1.scope",
+            V2,
+            "system.slice/docker-1.scope",
+            "system.slice/docker-1.scope",
+            Leaf,
+        ),
+        (
+            "podman, rootless",
+            "0::/user.slice/libpod-1.scope/container",
+            V2,
+            "user.slice/libpod-1.scope/container",
+            "user.slice/libpod-1.scope",
+            Ancestor,
+        ),
+        ("lxc", "0::/.lxc", PRIVATE, ".lxc", "", Ancestor),
+        ("lxc, from the host", "0::/lxc.payload.c1/init.scope", V2, "lxc.payload.c1/init.scope", "lxc.payload.c1", Ancestor),
+        (
+            "kind",
+            "0::/kubelet.slice/pod1.slice/cri-1.scope",
+            PRIVATE,
+            "kubelet.slice/pod1.slice/cri-1.scope",
+            "kubelet.slice/pod1.slice",
+            Ancestor,
+        ),
+        ("cri-o, bound", "0::/kubepods.slice/pod1.slice/crio-1.scope", BOUND, "", "", Leaf),
+        ("systemd, a service", "0::/system.slice/app.service", V2, "system.slice/app.service", "system.slice/app.service", Leaf),
+        ("systemd, its slice", "0::/system.slice/app.service", V2, "system.slice/app.service", "system.slice", Ancestor),
+        (
+            "nomad",
+            "0::/nomad.slice/share.slice/1.task.scope",
+            V2,
+            "nomad.slice/share.slice/1.task.scope",
+            "nomad.slice/share.slice",
+            Ancestor,
+        ),
+        ("ecs", "0::/ecs/task/container", PRIVATE, "ecs/task/container", "ecs/task", Ancestor),
+        (
+            "slurm",
+            "0::/system.slice/slurmstepd.scope/job_1/step_0/user/task_0",
+            V2,
+            "system.slice/slurmstepd.scope/job_1/step_0/user/task_0",
+            "system.slice/slurmstepd.scope/job_1",
+            Ancestor,
+        ),
+        ("wsl", "0::/init.scope", WSL, "init.scope", "init.scope", Leaf),
+    ];
+    for (runtime, cgroup, rows, own, limited, source) in cases {
+        let tree = Tree::new(&format!("{cgroup}\n"), rows);
+        let dir = |path: &str| format!("sys/fs/cgroup/{path}").trim_end_matches('/').to_owned();
+        if rows == PRIVATE {
+            tree.put("sys/fs/cgroup/cgroup.type", "domain\n");
+        }
+        tree.used(&dir(own), 0).used(&dir(limited), 0).put(&format!("{}/cpu.max", dir(limited)), "150000 100000\n");
+        let mut probe = tree.probe();
+        let reading = probe.at(0);
+        assert_eq!((reading.quota_cores, reading.quota_source), (Some(1.5), Some(source)), "{runtime}");
+        assert_eq!((notices(&reading).len(), &reading.own().unwrap().path), (0, &tree.dir(&dir(own))), "{runtime}");
+        tree.used(&dir(own), 250_000).used(&dir(limited), 750_000);
+        assert_eq!(probe.at(1_000).ratio(), Some(0.5), "{runtime}: usage of the group that is limited");
+    }
+}
+
 /// 3A 16: no controller list, no `/proc/cgroups`: what counts is what is mounted.
 #[test]
 fn version_is_told_by_what_is_mounted() {

@@ -40,10 +40,7 @@ fn quota_usage_and_throttling_of_the_first_version_are_read() {
     tree.put(&format!("{dir}/cpuacct.usage"), "70359281262\n");
     let reading = probe.at(1_000);
     assert_eq!((usage(&reading), reading.ratio()), (Some(0.75), Some(0.5)));
-    assert_eq!(
-        (reading.sample.unwrap().throttled_share, reading.own().unwrap().throttled_cores),
-        (Some(0.5), Some(0.25))
-    );
+    assert_eq!((reading.sample.unwrap().throttled_share, reading.own().unwrap().throttled_cores), (Some(0.5), Some(0.25)));
 }
 
 /// C9; F10: two controllers on mounts apart, each with its own path.
