@@ -181,6 +181,7 @@ fn vanished_group_is_held_for_two_ticks_then_lost_and_told_once() {
     scene.files.group(A);
     let reading = scene.tick(30);
     assert_eq!((reading.signal, reading.sample.as_ref(), notices(&reading)), (Signal::Groups, None, vec![&Notice::Recovered]));
+    assert_eq!(reading.own().unwrap().usage_cores, None);
     scene.files.used(A, 1_500_000);
     assert_eq!(cores(&scene.tick(31)), Some(0.5), "compared with what was read after the loss");
 }

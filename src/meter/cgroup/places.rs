@@ -244,6 +244,12 @@ mod tests {
         let systemd = "8:net_cls:/\n2:cpu,cpuacct:/system.slice/docker.service\n1:name=systemd:/system.slice/docker.service\n\
                        0::/system.slice/docker.service\n";
         assert_eq!(first(systemd, mounts, &there), "/sys/fs/cgroup/cpu,cpuacct/system.slice/docker.service");
+        let elsewhere = "29 23 0:25 / /mnt rw - cgroup cgroup rw,cpu\n".to_owned() + V2;
+        assert_eq!(
+            first("0::/x\n", &elsewhere, &["/mnt/x", "/sys/fs/cgroup/x"]),
+            "/sys/fs/cgroup/x",
+            "the process is in none of those"
+        );
         let only_unified = mounts.lines().next().unwrap();
         assert_eq!(
             cpu(systemd, only_unified, &there),

@@ -46,6 +46,23 @@ fn process_in_the_machines_own_group_is_measured_by_its_own_clock() {
     assert_eq!((sample.some_stalled, sample.full_stalled), (Some(0.9), None));
 }
 
+/// C12, C15: what the process used while nobody looked is no sample.
+#[test]
+fn process_without_a_group_is_not_compared_with_what_was_before_a_loss() {
+    let tree = Tree::v2("/");
+    let mut probe = tree.probe();
+    probe.at(0);
+    tree.put("proc/self/cgroup", "garbage");
+    let signals = [1, 2, 3].map(|second| probe.at(second * 1_000).signal);
+    assert_eq!(signals, [Signal::Holding, Signal::Holding, Signal::Lost]);
+    tree.put("proc/self/cgroup", "0::/\n");
+    probe.process_used(4_000_000);
+    let reading = probe.at(4_000);
+    assert_eq!((reading.signal, reading.sample, &reading.notices[..]), (Signal::Groups, None, &[Notice::Recovered][..]));
+    probe.process_used(4_500_000);
+    assert_eq!(usage(&probe.at(5_000)), Some(0.5));
+}
+
 /// C15: what distinguishes a container's group at the mount from the machine's.
 #[test]
 fn own_group_at_the_top_of_a_private_namespace_is_not_the_machines() {

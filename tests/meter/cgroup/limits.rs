@@ -164,6 +164,19 @@ fn override_counts_and_is_told_when_it_is_above_the_limit() {
     }
 }
 
+/// C4: the operator speaks of the own group, whatever limits those around it.
+#[test]
+fn override_is_of_the_own_group() {
+    let tree = Tree::v2("/pod/app");
+    tree.used(APP, 0).used(POD, 0).put(&format!("{POD}/cpu.max"), "400000 100000\n");
+    let mut probe = tree.probe_with(|builder| builder.affinity(|| None).override_cores(2.0));
+    assert_eq!(probe.at(0).limit_cores, Some(4.0));
+    tree.used(APP, 500_000).used(POD, 3_000_000);
+    let reading = probe.at(1_000);
+    assert_eq!((usage(&reading), reading.ratio()), (Some(0.5), Some(0.25)));
+    assert_eq!(reading.binding().unwrap().usage_cores, Some(3.0));
+}
+
 /// C4: below the limit it is the lesser number that is meant.
 #[test]
 fn override_below_the_limit_is_nothing_to_warn_of() {
