@@ -37,9 +37,10 @@ fn reading_right_behind_another_is_passed_over_and_divides_by_nothing() {
     let mut world = saturated();
     for _ in 0..20 {
         world.tick_with(5.0, f64::INFINITY, |sample| sample.elapsed = Duration::ZERO);
-        world.tick_with(5.0, f64::NAN, |sample| sample.elapsed = Duration::from_nanos(1));
+        world.tick_with(5.0, 100_000.0, |sample| sample.elapsed = Duration::from_nanos(1));
+        world.tick_with(5.0, 4.0, |sample| sample.elapsed = Duration::from_micros(999));
     }
-    assert_eq!(world.evictor.gauges().usage_ratio, None);
+    assert_eq!((world.evictor.gauges().usage_ratio, world.evictor.gauges().signal_errors), (None, 0));
     assert!(!world.evictor.is_overloaded());
 }
 

@@ -354,7 +354,9 @@ fn burn_is_over_real_time_and_a_counter_that_falls_burns_nothing() {
     world.tick(5.0, 0.5);
     assert!(burn(&world, 1).abs() < 1e-12);
     world.streams[0].burn = 0.8;
-    world.ticks(4, 0.5);
+    world.tick(5.0, 0.5);
+    assert!((burn(&world, 1) - 0.4).abs() < 1e-6, "over the two ticks since: {}", burn(&world, 1));
+    world.ticks(3, 0.5);
     assert!((burn(&world, 1) - 0.8).abs() < 0.01, "based anew: {}", burn(&world, 1));
 }
 

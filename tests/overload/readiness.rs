@@ -69,6 +69,22 @@ fn condition_that_nobody_spoke_of_is_not_met() {
     assert_eq!((readiness.is_ready(), readiness.verdict().reason), (false, "room: not told yet".to_owned()));
     readiness.set("room", true, "", now);
     assert!(readiness.is_ready());
+    // Nor where it is alone, and the fleet would hold it back if it had been met before.
+    let mut alone = Readiness::new(now).min_ready_share(Some(0.9));
+    alone.observe_peers(Some(0.0), now);
+    assert!(alone.require_bounded("room", seconds(60.0), now).is_some_and(|change| !change.ready));
+    alone.set("room", true, "", now);
+    assert_eq!((alone.set("room", false, "full", now), alone.is_ready()), (None, true));
+}
+
+#[test]
+fn evictor_and_readiness_go_from_thread_to_thread() {
+    fn crosses<T: Send + Sync + Clone + std::fmt::Debug + 'static>() {}
+    fn moves<T: Send + Sync + std::fmt::Debug + 'static>() {}
+    crosses::<SharedReadiness>();
+    crosses::<Readiness>();
+    moves::<keywake::overload::Evictor<String>>();
+    moves::<EvictorBuilder>();
 }
 
 #[test]

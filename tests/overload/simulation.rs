@@ -108,3 +108,27 @@ fn work_that_no_stream_accounts_for_adds_few_rounds_and_no_limbo() {
         assert!(run.ends_at + 0.3 < 0.9 && run.recovered, "ends at {}", run.ends_at + 0.3);
     }
 }
+
+#[test]
+fn those_that_get_what_they_want_are_not_held_to_want_more() {
+    // 2 x 1.0, of which each gets half, and 30 x 0.1, which get it all: five cores are wanted of four, and two must go.
+    let builder = EvictorBuilder::new().mode(Mode::Full).max_per_round(None);
+    let mut world = World::new(builder);
+    world.add_many(0..2, StreamClass::Live, 0.5);
+    world.add_many(2..32, StreamClass::Dev, 0.1);
+    let all = (0..6).flat_map(|_| world.tick_with(5.0, 4.0, |sample| sample.full_stalled = Some(0.2)));
+    assert_eq!(evicted(&all.collect::<Vec<_>>()).len(), 20, "of the small ones, which go first, as many as make two cores");
+}
+
+#[test]
+fn demand_of_before_a_round_does_not_size_the_next() {
+    let builder = EvictorBuilder::new().mode(Mode::Full).cooldown(seconds(5.0)).max_per_round(Some(1));
+    let mut world = World::new(builder);
+    world.add_many(0..40, StreamClass::Dev, 0.1);
+    let mut tick = |stalled| evicted(&world.tick_with(5.0, 3.8, |sample| sample.full_stalled = Some(stalled)));
+    let first: usize = (0..6).map(|_| tick(0.75).len()).sum();
+    assert_eq!(first, 1);
+    assert_eq!(tick(0.0).len(), 1);
+    let excess = world.evictor.explain().excess_cores;
+    assert!(excess.is_some_and(|excess| (excess - 0.8).abs() < 1e-9), "3.8 - 3.0, whatever was wanted before: {excess:?}");
+}

@@ -17,6 +17,7 @@
 
 mod action;
 mod burns;
+mod check;
 mod demand;
 mod effective;
 mod explain;
@@ -35,10 +36,11 @@ use std::{
 
 pub use action::{Action, Alert, EVICTED_MESSAGE, EvictReason, Eviction};
 pub use burns::StreamSample;
+pub use check::{SettingsError, SettingsWarning};
 pub use effective::effective_active;
 pub use explain::{Explained, Explanation, Verdict};
 pub use order::{ClassOrder, ClassOrderError};
-pub use settings::{EvictorBuilder, Mode, ParseModeError, Settings, SettingsError, SettingsWarning};
+pub use settings::{EvictorBuilder, Mode, ParseModeError, Settings};
 pub use state::{Bound, Ended, Phase};
 pub use victims::{Candidate, ClassCap, Rank, Spared, VictimPolicy};
 

@@ -1,12 +1,12 @@
 //! One readiness that many set and ask.
 
-use std::{borrow::Cow, time::Instant};
+use std::{borrow::Cow, fmt, time::Instant};
 
 use super::{Change, Readiness};
 use crate::sync::{Arc, Mutex};
 
 /// A [`Readiness`] behind a lock, cheap to clone. To look and to set is one step under the lock; nobody's code runs in it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SharedReadiness {
     readiness: Arc<Mutex<Readiness>>,
 }
@@ -51,5 +51,11 @@ impl SharedReadiness {
     #[must_use]
     pub fn snapshot(&self) -> Readiness {
         self.readiness.lock().clone()
+    }
+}
+
+impl fmt::Debug for SharedReadiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedReadiness").field(&self.snapshot()).finish()
     }
 }
