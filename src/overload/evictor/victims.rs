@@ -276,7 +276,9 @@ mod tests {
         let all = || vec![one(&IDS[0], Dev, 3.0, 100), one(&IDS[1], Dev, 0.15, 100), one(&IDS[2], Live, 0.11, 100)];
         assert_eq!(ids(all(), 0.1, &NO_CAPS), [1], "not the 3.0, and not of another class");
         assert_eq!(ids(all(), 0.2, &NO_CAPS), [0], "nothing smaller covers it");
-        assert_eq!(ids(all(), 1.6, &NO_CAPS), [0], "less than twice what is missing");
+        let closer = || vec![one(&IDS[0], Dev, 3.0, 100), one(&IDS[1], Dev, 1.7, 100)];
+        assert_eq!(ids(closer(), 1.6, &NO_CAPS), [0], "less than twice what is missing");
+        assert_eq!(ids(closer(), 1.5, &NO_CAPS), [1], "twice that");
         assert_eq!(ids(all(), 3.05, &NO_CAPS), [0, 1]);
         let alike = vec![one(&IDS[0], Dev, 1.0, 100), one(&IDS[1], Dev, 0.95, 100)];
         assert_eq!(ids(alike, 0.1, &NO_CAPS), [0], "hardly a difference: the order decides");
