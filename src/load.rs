@@ -53,6 +53,9 @@ pub struct CpuSample {
     pub quota_source: Option<QuotaSource>,
     /// Of the quota's periods, the share in which the group was throttled.
     pub throttled_share: Option<f64>,
+    /// Processors on which the group stood throttled, on average: `throttled_usec` adds them up, so this is its growth over real time. What
+    /// the group used and this are together at least what it wanted. In cores.
+    pub throttled_cores: Option<f64>,
     /// The share of time in which some task of the group waited for a processor (pressure, `some`).
     pub some_stalled: Option<f64>,
     /// The share of time in which all tasks of the group that had work waited (pressure, `full`).
@@ -71,6 +74,7 @@ impl CpuSample {
             quota_cores: None,
             quota_source: None,
             throttled_share: None,
+            throttled_cores: None,
             some_stalled: None,
             full_stalled: None,
         }

@@ -11,3 +11,10 @@ mod pending;
 mod readiness;
 mod status;
 mod watchdog;
+
+pub use evictor::{
+    Action, Alert, Bound, Candidate, ClassCap, ClassOrder, ClassOrderError, EVICTED_MESSAGE, Ended, EvictReason, Eviction,
+    Evictor, EvictorBuilder, Explained, Explanation, Gauges, Mode, ParseModeError, Phase, Rank, Settings, SettingsError,
+    SettingsWarning, SignalLost, Spared, StreamSample, Verdict, VictimPolicy, effective_active,
+};
+pub use readiness::{Change, Condition, FleetGuard, Overruled, Readiness, SharedReadiness};
