@@ -56,6 +56,8 @@ pub use extra::Slow;
 pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, SourcePublisher};
 pub use relay::{Relay, RelayHandle};
 pub use set::{SetRecv, SubscriptionSet};
+#[cfg(feature = "overload")]
+pub(crate) use shared::FirstPanic as HeldPanic;
 pub use snapshot::SnapshotFailed;
 pub use stats::{Stats, TopicCounts, TopicStats};
 pub use subscription::Subscription;

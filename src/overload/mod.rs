@@ -11,3 +11,13 @@ mod pending;
 mod readiness;
 mod status;
 mod watchdog;
+
+pub use admission::{
+    Admission, AdmissionError, AdmissionLimits, AdmissionStats, Decision, Permit, Permitted, Refusal, RefusalReason,
+};
+pub use concurrency::{AdaptiveConcurrency, ConcurrencyError, ConcurrencySample};
+pub use pending::{Admitting, PendingLimits};
+pub use watchdog::{
+    ActiveTasks, Check, Item, LongActive, Progress, Retries, RetryRefused, TaskId, TimedOut, Verdict, Watchdog, WatchdogError,
+    WatchdogLimits, Watched,
+};
