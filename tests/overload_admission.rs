@@ -23,7 +23,7 @@ use keywake::{
 };
 
 fn admission(limits: AdmissionLimits) -> Admission {
-    Admission::with_seed(limits, 1).unwrap()
+    Admission::with_seed(limits, 1).expect("limits that work")
 }
 
 fn with_hard(hard: usize) -> Admission {
@@ -32,12 +32,12 @@ fn with_hard(hard: usize) -> Admission {
 
 #[track_caller]
 fn admitted(decision: Decision) -> Permit {
-    decision.into_result().unwrap()
+    decision.into_result().expect("let in")
 }
 
 #[track_caller]
 fn refused(decision: Decision) -> RefusalReason {
-    decision.into_result().unwrap_err().reason().clone()
+    decision.into_result().expect_err("refused").reason().clone()
 }
 
 fn live(admission: &Admission) -> Decision {
@@ -150,19 +150,16 @@ fn readiness_that_is_told_by_many_threads_ends_as_the_count_has_it() {
         }
     };
     let admission = Admission::with_hook(AdmissionLimits { soft: 2, ..AdmissionLimits::default() }, hook).unwrap();
-    for round in 0..200 {
+    for round in 0..50 {
         let kept = Mutex::new(Vec::new());
+        let come_and_go = |keep: bool| {
+            (0..20).for_each(|_| drop(live(&admission)));
+            kept.lock().unwrap().extend(keep.then(|| admitted(live(&admission))));
+        };
         thread::scope(|scope| {
             for worker in 0..4 {
-                let (admission, kept) = (&admission, &kept);
-                scope.spawn(move || {
-                    for _ in 0..20 {
-                        drop(live(admission));
-                    }
-                    if round % 2 == 0 && worker < 2 {
-                        kept.lock().unwrap().push(admitted(live(admission)));
-                    }
-                });
+                let come_and_go = &come_and_go;
+                scope.spawn(move || come_and_go(round % 2 == 0 && worker < 2));
             }
         });
         assert_eq!(*told.lock().unwrap(), round % 2 == 1, "round {round}");
@@ -175,7 +172,7 @@ fn readiness_that_is_told_by_many_threads_ends_as_the_count_has_it() {
 #[test]
 fn of_two_who_come_at_once_one_is_let_in() {
     let admission = with_hard(1);
-    for _ in 0..500 {
+    for _ in 0..100 {
         let kept = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -192,18 +189,16 @@ fn of_two_who_come_at_once_one_is_let_in() {
 #[test]
 fn count_never_passes_the_limit_while_threads_come_and_go() {
     let (admission, inside, most) = (with_hard(3), AtomicUsize::new(0), AtomicUsize::new(0));
+    let come_and_go = || {
+        let Decision::Admit(permit) = live(&admission) else { return };
+        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        thread::yield_now();
+        inside.fetch_sub(1, Ordering::SeqCst);
+        drop(permit);
+    };
     thread::scope(|scope| {
         for _ in 0..6 {
-            scope.spawn(|| {
-                for _ in 0..2_000 {
-                    if let Decision::Admit(permit) = live(&admission) {
-                        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        thread::yield_now();
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        drop(permit);
-                    }
-                }
-            });
+            scope.spawn(|| (0..200).for_each(|_| come_and_go()));
         }
     });
     assert!((1..=3).contains(&most.into_inner()));
@@ -609,6 +604,15 @@ fn waker_may_use_the_admission_and_one_that_panics_keeps_no_other_from_being_wok
 }
 
 #[test]
+fn hook_that_panics_costs_no_room() {
+    let limits = AdmissionLimits { soft: 1, hard: 1, ..AdmissionLimits::default() };
+    let admission = Admission::with_hook(limits, |_| panic!("a hook fails, on purpose")).unwrap();
+    let raised = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(&admission)));
+    assert!(raised.is_err());
+    assert_eq!((admission.active(), admission.is_accepting()), (0, true));
+}
+
+#[test]
 fn raised_limit_lets_in_as_many_as_it_has_room_for() {
     let admission = with_hard(10);
     admission.set_concurrency_limit(Some(1));
@@ -647,26 +651,140 @@ fn adaptive_limit_steers_who_is_let_in_and_no_duration_does() {
 #[test]
 fn nothing_is_left_after_threads_have_come_waited_gone_and_given_up() {
     let admission = admission(AdmissionLimits { hard: 2, per_identity: 3, catch_ups: 1, ..AdmissionLimits::default() });
+    let admission = &admission;
+    let visit = move |worker: usize, turn: usize| {
+        let class = if turn % 3 == 0 { StreamClass::CatchUp } else { StreamClass::Live };
+        let identity = ["a", "b", "c"][(worker + turn) % 3];
+        let mut guest = Guest::new(admission.admit(class, Some(identity), Instant::now()));
+        for _ in 0..worker {
+            match guest.poll() {
+                Poll::Ready(Decision::Admit(mut permit)) => permit.set_class(StreamClass::Live),
+                Poll::Ready(Decision::Reject(_)) => break,
+                Poll::Pending => thread::yield_now(),
+            }
+        }
+    };
     thread::scope(|scope| {
-        for worker in 0..4_usize {
-            let admission = &admission;
-            scope.spawn(move || {
-                for turn in 0..2_000_usize {
-                    let class = if turn % 3 == 0 { StreamClass::CatchUp } else { StreamClass::Live };
-                    let identity = ["a", "b", "c"][(worker + turn) % 3];
-                    let mut guest = Guest::new(admission.admit(class, Some(identity), Instant::now()));
-                    for _ in 0..worker {
-                        match guest.poll() {
-                            Poll::Ready(Decision::Admit(mut permit)) => permit.set_class(StreamClass::Live),
-                            Poll::Ready(Decision::Reject(_)) => break,
-                            Poll::Pending => thread::yield_now(),
-                        }
-                    }
-                }
-            });
+        for worker in 0..4 {
+            scope.spawn(move || (0..200).for_each(|turn| visit(worker, turn)));
         }
     });
     let stats = admission.stats();
     assert_eq!((stats.active, stats.catching_up, stats.waiting, stats.identities), (0, 0, 0, 0));
-    assert!(live(&admission).is_admitted());
+    assert!(live(admission).is_admitted());
+}
+
+/// Numbers from a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+/// Everything that can be done, in any order: what is there and what was done to it.
+struct Walk {
+    admission: Admission,
+    random: Random,
+    now: Instant,
+    permits: Vec<Permit>,
+    guests: Vec<(Guest, StreamClass)>,
+    most: usize,
+    overloaded: bool,
+}
+
+impl Walk {
+    const HARD: usize = 4;
+    const CATCH_UPS: usize = 2;
+
+    fn new(seed: u64) -> Self {
+        let pending = PendingLimits { length: 6, ..PendingLimits::default() };
+        let limits = AdmissionLimits {
+            hard: Self::HARD,
+            catch_ups: Self::CATCH_UPS,
+            per_identity: 4,
+            pending,
+            ..AdmissionLimits::default()
+        };
+        let (admission, now) = (admission(limits), Instant::now());
+        let (permits, guests) = (Vec::new(), Vec::new());
+        Self { admission, random: Random(seed), now, permits, guests, most: Self::HARD, overloaded: false }
+    }
+
+    fn any<T>(random: &mut Random, things: &mut Vec<T>) -> Option<T> {
+        let number = things.len();
+        (number > 0).then(|| things.swap_remove(random.below(number)))
+    }
+
+    fn step(&mut self) {
+        let class = [StreamClass::Live, StreamClass::CatchUp, StreamClass::Cached][self.random.below(3)];
+        match self.random.below(10) {
+            0..=3 => {
+                let identity = ["a", "b", "c"][self.random.below(3)];
+                self.guests.push((Guest::new(self.admission.admit(class, Some(identity), self.now)), class));
+            }
+            4 => drop(Self::any(&mut self.random, &mut self.guests)),
+            5 | 6 => drop(Self::any(&mut self.random, &mut self.permits)),
+            7 => {
+                let number = self.random.below(Self::HARD);
+                if let Some(permit) = self.permits.get_mut(number) {
+                    permit.set_class(StreamClass::Live);
+                }
+            }
+            8 => {
+                self.most = 1 + self.random.below(Self::HARD);
+                self.admission.set_concurrency_limit(Some(self.most));
+            }
+            _ => {
+                self.now += Duration::from_secs(1);
+                self.admission.sweep(self.now);
+                self.overloaded = self.random.below(8) == 0;
+                self.admission.set_overloaded(self.overloaded);
+            }
+        }
+    }
+
+    /// Takes what was decided; who was left asleep and was not woken has no answer.
+    fn take_answers(&mut self) {
+        for (mut guest, class) in std::mem::take(&mut self.guests) {
+            let (asleep, rings) = (Arc::strong_count(&guest.bell) > 1, guest.rings());
+            match guest.poll() {
+                Poll::Pending => self.guests.push((guest, class)),
+                Poll::Ready(decision) => {
+                    assert!(!asleep || rings > 0, "an answer without a wake");
+                    self.permits.extend(decision.into_result());
+                }
+            }
+        }
+    }
+
+    fn judge(&self) {
+        let stats = self.admission.stats();
+        assert_eq!((stats.active, stats.waiting), (self.permits.len(), self.guests.len()));
+        assert!(stats.active <= Self::HARD && stats.catching_up <= Self::CATCH_UPS, "{stats:?}");
+        let has_room = !self.overloaded && stats.active < self.most;
+        let may_catch_up = stats.catching_up < Self::CATCH_UPS;
+        for (_, class) in self.guests.iter().filter(|_| has_room) {
+            assert!(*class != StreamClass::Live && !may_catch_up, "there is room, and a {class:?} waits: {stats:?}");
+        }
+        assert!(!self.overloaded || self.guests.is_empty(), "nobody waits while it is overloaded");
+    }
+}
+
+#[test]
+fn whatever_is_done_counts_are_exact_limits_hold_and_no_room_is_left_while_one_waits_for_it() {
+    for seed in 0..200 {
+        let mut walk = Walk::new(seed);
+        for _ in 0..200 {
+            walk.step();
+            walk.take_answers();
+            walk.judge();
+        }
+        let Walk { admission, permits, guests, .. } = walk;
+        drop((permits, guests));
+        let stats = admission.stats();
+        assert_eq!((stats.active, stats.catching_up, stats.waiting, stats.identities), (0, 0, 0, 0));
+    }
 }

@@ -147,7 +147,7 @@ impl Ledger {
     pub(crate) fn obstacle(&self, class: StreamClass) -> Option<RefusalReason> {
         let limit = self.limits.catch_ups;
         let crowded = limit > 0 && catches_up(class) && self.catching_up >= limit;
-        self.full().or(crowded.then_some(RefusalReason::CatchUpLimit { limit }))
+        self.full().or_else(|| crowded.then_some(RefusalReason::CatchUpLimit { limit }))
     }
 
     /// Counts one more stream; gives the claim back where there is no room.

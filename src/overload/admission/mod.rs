@@ -110,7 +110,8 @@ impl Admission {
         Shared::sweep(&self.shared, now)
     }
 
-    /// How many streams are there, each from its arrival to the end of its permit. Those who wait are not counted.
+    /// How many streams are there, each from when it is let in to the end of its permit: what the gauge and the autoscaler's figure are made of. Those
+    /// who wait are not counted.
     #[must_use]
     pub fn active(&self) -> usize {
         self.shared.active()

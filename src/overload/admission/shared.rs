@@ -14,7 +14,7 @@ use std::{
 
 use super::{Admission, AdmissionLimits, AdmissionStats, Decision, Jitter, Ledger, Permit, Refusal, RefusalReason, Seat};
 use crate::{
-    hub::HeldPanic,
+    hub::FirstPanic,
     load::StreamClass,
     overload::pending::{Admitting, Entry, Place, Queue},
     sync::{Arc, Mutex},
@@ -66,7 +66,8 @@ impl Shared {
         Self { limits, hook, state: Mutex::new(state) }
     }
 
-    /// Changes something, gives what became free to those who wait, and tells who is to know.
+    /// Changes something, gives what became free to those who wait, and tells who is to know. What the change returns may come to be dropped here,
+    /// by a panic of user code: it gives back by itself what it holds.
     fn change<R>(this: &Arc<Self>, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = this.state.lock();
         let was_accepting = state.ledger.is_accepting();
@@ -75,7 +76,7 @@ impl Shared {
         let woken = mem::take(&mut state.woken);
         let has_turned = state.ledger.is_accepting() != was_accepting;
         drop(state);
-        let mut panics = HeldPanic::default();
+        let mut panics = FirstPanic::default();
         for waker in woken {
             panics.run(|| waker.wake());
         }
@@ -87,49 +88,36 @@ impl Shared {
     }
 
     pub(super) fn try_admit(this: &Arc<Self>, class: StreamClass, identity: Option<&str>) -> Decision {
-        let seated = Self::change(this, |state| match state.arrive(class, identity) {
-            Ok(seat) => Ok(seat),
+        Self::change(this, |state| match state.arrive(class, identity) {
+            Ok(seat) => Decision::Admit(Permit::new(Arc::clone(this), seat)),
             Err((reason, claim)) => {
                 if let Some(claim) = claim {
                     state.ledger.unclaim(claim);
                 }
-                Err(state.refuse(reason, &this.limits))
+                Decision::Reject(state.refuse(reason, &this.limits))
             }
-        });
-        match seated {
-            Ok(seat) => Decision::Admit(Permit::new(Arc::clone(this), seat)),
-            Err(refusal) => Decision::Reject(refusal),
-        }
+        })
     }
 
     pub(super) fn admit(this: &Arc<Self>, class: StreamClass, identity: Option<&str>, now: Instant) -> Admitting {
-        enum Arrived {
-            Queued(Place),
-            Refused(Refusal),
-            Seated(Seat),
-        }
         let length = this.limits.pending.length;
-        let arrived = Self::change(this, |state| match state.arrive(class, identity) {
-            Ok(seat) => Arrived::Seated(seat),
+        Self::change(this, |state| match state.arrive(class, identity) {
+            Ok(seat) => Admitting::decided(Decision::Admit(Permit::new(Arc::clone(this), seat))),
             Err((_, Some(claim))) if state.queue.len() < length => {
                 let place = state.queue.enter(Entry { class, claim, since: now });
                 state.waiting.insert(place, Waiter::Waiting(None));
-                Arrived::Queued(place)
+                Admitting::queued(Arc::clone(this), place)
             }
-            Err((reason, claim)) => {
-                let is_full = claim.is_some() && length > 0;
+            Err((mut reason, claim)) => {
                 if let Some(claim) = claim {
                     state.ledger.unclaim(claim);
+                    if length > 0 {
+                        reason = RefusalReason::QueueFull { length };
+                    }
                 }
-                let reason = if is_full { RefusalReason::QueueFull { length } } else { reason };
-                Arrived::Refused(state.refuse(reason, &this.limits))
+                Admitting::decided(Decision::Reject(state.refuse(reason, &this.limits)))
             }
-        });
-        match arrived {
-            Arrived::Queued(place) => Admitting::queued(Arc::clone(this), place),
-            Arrived::Refused(refusal) => Admitting::decided(Decision::Reject(refusal)),
-            Arrived::Seated(seat) => Admitting::decided(Decision::Admit(Permit::new(Arc::clone(this), seat))),
-        }
+        })
     }
 
     /// What who waits there was answered; or the waker is kept.

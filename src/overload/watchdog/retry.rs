@@ -41,7 +41,7 @@ impl Retries {
 
     /// Data has gone to the client, who can resume behind this position if there is one.
     pub fn data_sent(&mut self, resume: Option<Position>) {
-        self.sent = Some(resume.or(self.sent.flatten()));
+        self.sent = Some(resume.or_else(|| self.sent.flatten()));
     }
 
     /// No data has gone to the client yet.
