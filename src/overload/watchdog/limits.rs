@@ -8,8 +8,8 @@ use std::{error::Error, fmt, time::Duration};
 /// ```
 /// use std::time::Duration;
 /// use keywake::overload::{Watchdog, WatchdogLimits};
-/// let minutes = |minutes| Duration::from_secs(60 * minutes);
-/// let watchdog = Watchdog::new(WatchdogLimits { stall: minutes(20), ..WatchdogLimits::default() })?;
+/// let stall = Duration::from_secs(20 * 60);
+/// let watchdog = Watchdog::new(WatchdogLimits { stall, ..WatchdogLimits::default() })?;
 /// # assert_eq!(watchdog.active(std::time::Instant::now()).tasks, 0);
 /// # Ok::<(), keywake::overload::WatchdogError>(())
 /// ```
