@@ -37,14 +37,14 @@ impl ConcurrencySample {
     }
 }
 
-/// The limit of Cloud Run's rule: if the processors were used by more than 90 % in the last second, it falls by one; if it is reached and they
-/// were used by less than 70 % for a second, it rises by one; otherwise, exactly 90 % and exactly 70 % included, it stays.
+/// The limit of Cloud Run's rule: if the processors were used by more than 90 % in the last second, it falls by one; if it is reached and
+/// they were used by less than 70 % for a second, it rises by one; otherwise, exactly 90 % and exactly 70 % included, it stays.
 ///
-/// It begins at the ceiling and is kept nowhere: a new deployment begins anew. It looks at the use of processors and at the count, never at how
-/// long streams last. Give it to [`Admission::set_concurrency_limit`](super::Admission::set_concurrency_limit).
+/// It begins at the ceiling and is kept nowhere: a new deployment begins anew. It looks at the use of processors and at the count, never at
+/// how long streams last. Give it to [`Admission::set_concurrency_limit`](super::Admission::set_concurrency_limit).
 ///
-/// Ticks should come once a second or more often. There is one decision per second, over all that was sampled since the last: ticks that come
-/// bunched make none faster, and of the time that a late tick has missed no more than half a second is made up for.
+/// Ticks should come once a second or more often. There is one decision per second, over all that was sampled since the last: ticks that
+/// come bunched make none faster, and of the time that a late tick has missed no more than half a second is made up for.
 ///
 /// # Examples
 /// ```

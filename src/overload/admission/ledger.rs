@@ -28,7 +28,8 @@ impl Claim {
 /// What is held, and what may be.
 ///
 /// * **L1** `active` is the number of seats given out and not given back, `catching_up` that of those whose class catches up.
-/// * **L2** `claims` has, for each identity, the number of its claims given out and not given back; never 0: who holds nothing is forgotten.
+/// * **L2** `claims` has, for each identity, the number of its claims given out and not given back; never 0: who holds nothing is
+///   forgotten.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     limits: AdmissionLimits,

@@ -15,8 +15,8 @@ use crate::overload::PendingLimits;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// With this many streams the instance is no more [accepting](super::Admission::is_accepting), and is to say that it is not ready; who comes
-    /// all the same is let in. Default 0 (off), as with `substreams-tier1-active-requests-soft-limit`.
+    /// With this many streams the instance is no more [accepting](super::Admission::is_accepting), and is to say that it is not ready; who
+    /// comes all the same is let in. Default 0 (off), as with `substreams-tier1-active-requests-soft-limit`.
     pub soft: usize,
     /// With this many streams no further one is let in. Default 0 (off), as with `substreams-tier1-active-requests-hard-limit`.
     pub hard: usize,

@@ -1,7 +1,7 @@
 //! Who may come in.
 //!
-//! An arrival is counted and compared with the limits in one step under one lock: of two who come at once, with room for one, one
-//! is let in. What is let in holds a [`Permit`] for as long as the stream lives. The soft limit and overload make the instance say that it is not
+//! An arrival is counted and compared with the limits in one step under one lock: of two who come at once, with room for one, one is let
+//! in. What is let in holds a [`Permit`] for as long as the stream lives. The soft limit and overload make the instance say that it is not
 //! ready; the other limits refuse. Everything is derived from the counts each time: there is no flag that an old writer could overwrite.
 //!
 //! * `ledger.rs`: counts and limits, pure. `jitter.rs`: retry hints, pure.
@@ -74,8 +74,8 @@ impl Admission {
 
     /// As [`new`](Self::new), and calls `hook` whenever [`is_accepting`](Self::is_accepting) has changed, on the thread that changed it.
     ///
-    /// The hook is not told what holds, on purpose: it is to look, under the lock under which it tells others. Two changes in short order may
-    /// call it in either order; the last that looks then tells what holds.
+    /// The hook is not told what holds, on purpose: it is to look, under the lock under which it tells others. Two changes in short order
+    /// may call it in either order; the last that looks then tells what holds.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -95,8 +95,8 @@ impl Admission {
 
     /// Lets a stream in, or has it wait for room in the queue, in which it stands when this returns.
     ///
-    /// Refused at once are: who comes while the process is overloaded or shuts down, an identity that is at its limit (who waits counts), and who
-    /// finds the queue full. When overload begins, those who wait are refused too: it lasts longer than they would wait.
+    /// Refused at once are: who comes while the process is overloaded or shuts down, an identity that is at its limit (who waits counts),
+    /// and who finds the queue full. When overload begins, those who wait are refused too: it lasts longer than they would wait.
     ///
     /// # Cancel safety
     /// Dropping what it returns gives the place up, and hands on room that was given and not taken.
@@ -104,21 +104,21 @@ impl Admission {
         Shared::admit(&self.shared, class, identity, now)
     }
 
-    /// Refuses those who have waited for [`PendingLimits::max_wait`]. The answer is the time until it should be called again; `None`: nobody waits.
-    /// Nothing else tells the queue the time.
+    /// Refuses those who have waited for [`PendingLimits::max_wait`]. The answer is the time until it should be called again; `None`:
+    /// nobody waits. Nothing else tells the queue the time.
     pub fn sweep(&self, now: Instant) -> Option<Duration> {
         Shared::sweep(&self.shared, now)
     }
 
-    /// How many streams are there, each from when it is let in to the end of its permit: what the gauge and the autoscaler's figure are made of. Those
-    /// who wait are not counted.
+    /// How many streams are there, each from when it is let in to the end of its permit: what the gauge and the autoscaler's figure are
+    /// made of. Those who wait are not counted.
     #[must_use]
     pub fn active(&self) -> usize {
         self.shared.active()
     }
 
-    /// Whether the instance should say that it is ready: it is not overloaded, does not shut down, and has fewer streams than the soft limit. The
-    /// hard limit does not count here; where it is to, the soft limit is to be the same.
+    /// Whether the instance should say that it is ready: it is not overloaded, does not shut down, and has fewer streams than the soft
+    /// limit. The hard limit does not count here; where it is to, the soft limit is to be the same.
     #[must_use]
     pub fn is_accepting(&self) -> bool {
         self.shared.is_accepting()
@@ -129,8 +129,8 @@ impl Admission {
         Shared::set_overloaded(&self.shared, overloaded);
     }
 
-    /// What [`AdaptiveConcurrency`](super::AdaptiveConcurrency) says: no further streams from this number on; `None`: no such limit. Nobody is
-    /// sent away.
+    /// What [`AdaptiveConcurrency`](super::AdaptiveConcurrency) says: no further streams from this number on; `None`: no such limit. Nobody
+    /// is sent away.
     pub fn set_concurrency_limit(&self, limit: Option<usize>) {
         Shared::set_concurrency(&self.shared, limit);
     }

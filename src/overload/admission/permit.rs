@@ -14,8 +14,9 @@ use crate::{load::StreamClass, sync::Arc};
 
 /// Stands for one admitted stream: while it lives, the stream is counted. Dropping it gives the room to the next.
 ///
-/// It belongs to the stream and not to the request: keep it with what sends the body, or [`attach`](Self::attach) it. A server whose permits
-/// end with the headers counts no stream at all. How long it was held is measured nowhere: the duration of a stream says nothing about latency.
+/// It belongs to the stream and not to the request: keep it with what sends the body, or [`attach`](Self::attach) it. A server whose
+/// permits end with the headers counts no stream at all. How long it was held is measured nowhere: the duration of a stream says nothing
+/// about latency.
 #[must_use = "the room is given back when it is dropped"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -40,8 +41,8 @@ impl Permit {
         self.seat.as_ref()?.claim.identity().map(|identity| &**identity)
     }
 
-    /// The stream is of another class from now on: with that of a catch-up that has reached the head its place among the catch-ups is free for
-    /// the next. A stream that falls behind again stays, also above the cap on catch-ups.
+    /// The stream is of another class from now on: with that of a catch-up that has reached the head its place among the catch-ups is free
+    /// for the next. A stream that falls behind again stays, also above the cap on catch-ups.
     pub fn set_class(&mut self, class: StreamClass) {
         if let Some(seat) = &mut self.seat {
             Shared::change_class(&self.shared, seat, class);

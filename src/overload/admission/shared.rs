@@ -66,8 +66,8 @@ impl Shared {
         Self { limits, hook, state: Mutex::new(state) }
     }
 
-    /// Changes something, gives what became free to those who wait, and tells who is to know. What the change returns may come to be dropped here,
-    /// by a panic of user code: it gives back by itself what it holds.
+    /// Changes something, gives what became free to those who wait, and tells who is to know. What the change returns may come to be
+    /// dropped here, by a panic of user code: it gives back by itself what it holds.
     fn change<R>(this: &Arc<Self>, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = this.state.lock();
         let was_accepting = state.ledger.is_accepting();

@@ -1,8 +1,8 @@
 //! Who waits for room: in what order, until when, and how he is told.
 //!
-//! The queue is bounded in length ([`PendingLimits::length`]) and in time ([`PendingLimits::max_wait`], Cloud Run's rule). The first of each
-//! identity comes before the second of any; between equals it is first come, first served. Who cannot be let in yet for the sake of his
-//! class (the cap on catch-ups) does not stop those behind him.
+//! The queue is bounded in length ([`PendingLimits::length`]) and in time ([`PendingLimits::max_wait`], Cloud Run's rule). The first of
+//! each identity comes before the second of any; between equals it is first come, first served. Who cannot be let in yet for the sake of
+//! his class (the cap on catch-ups) does not stop those behind him.
 //!
 //! * `queue.rs`: order and deadlines, pure.
 //! * `waiting.rs`: the future of one who waits.
@@ -34,8 +34,8 @@ impl PendingLimits {
     /// The shortest limit on waiting.
     const MIN_WAIT: Duration = Duration::from_secs(10);
 
-    /// How long one waits at most: 10 s or 3.5 times the start-up, whichever is longer, as with Cloud Run: within it a further instance can be
-    /// there.
+    /// How long one waits at most: 10 s or 3.5 times the start-up, whichever is longer, as with Cloud Run: within it a further instance can
+    /// be there.
     #[must_use]
     pub fn max_wait(&self) -> Duration {
         Self::MIN_WAIT.max(self.start_up.saturating_mul(7) / 2)

@@ -1,8 +1,9 @@
 //! Tells which tasks do not get on.
 //!
-//! A task that gets on lives, however slowly: one block in five minutes is enough. One that has not got on for [`WatchdogLimits::stall`], or that
-//! is there for [`WatchdogLimits::absolute`], or that has handled one item for [`WatchdogLimits::item`], is told of once by
-//! [`Watchdog::check`]; it is for the caller to end it. It keeps its slot until its [`Watched`] is dropped: what cannot be killed still runs.
+//! A task that gets on lives, however slowly: one block in five minutes is enough. One that has not got on for [`WatchdogLimits::stall`],
+//! or that is there for [`WatchdogLimits::absolute`], or that has handled one item for [`WatchdogLimits::item`], is told of once by
+//! [`Watchdog::check`]; it is for the caller to end it. It keeps its slot until its [`Watched`] is dropped: what cannot be killed still
+//! runs.
 //!
 //! * **W1** Only [`Progress`] counts, and only what is above all that its source had counted before. Heartbeats have no handle.
 //! * **W2** Progress is seen by a check, and dated then: a task lives at most `stall` and a period beyond its last progress.

@@ -6,7 +6,8 @@ use crate::Position;
 
 /// Counts the attempts at one piece of work, and knows what the client has seen of it. Pure.
 ///
-/// Once data has gone to the client the same work is not done again behind his back: he would get it twice. He is told where to resume instead.
+/// Once data has gone to the client the same work is not done again behind his back: he would get it twice. He is told where to resume
+/// instead.
 ///
 /// # Examples
 /// ```

@@ -64,8 +64,8 @@ impl TaskState {
         self.progressed = self.progressed.max(now);
     }
 
-    /// Whether it is to end, and why; it is said once. The stall comes before all else: it says most. `overdue` is a source one of whose items
-    /// takes too long.
+    /// Whether it is to end, and why; it is said once. The stall comes before all else: it says most. `overdue` is a source one of whose
+    /// items takes too long.
     pub(super) fn judge(&mut self, now: Instant, limits: &WatchdogLimits, overdue: Option<&str>) -> Option<TimedOut> {
         if self.told_to_end {
             return None;
@@ -110,8 +110,8 @@ impl Gaps {
         self.last_check.get_or_insert(now);
     }
 
-    /// Takes the time of a check; whether tasks are left alone in it. After one gap that is so for `grace`; the next check behind that judges,
-    /// even if it is late itself: checks that are always late must end who is stalled, too.
+    /// Takes the time of a check; whether tasks are left alone in it. After one gap that is so for `grace`; the next check behind that
+    /// judges, even if it is late itself: checks that are always late must end who is stalled, too.
     pub(super) fn is_grace(&mut self, now: Instant, limits: &WatchdogLimits) -> bool {
         let last = self.last_check.unwrap_or(now);
         self.last_check = Some(last.max(now));

@@ -79,6 +79,15 @@ impl Fixture {
     }
 }
 
+#[test]
+fn handles_cross_threads() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<Watchdog>();
+    check::<Watched>();
+    check::<Progress>();
+    check::<Verdict>();
+}
+
 const STALLED: &str = "request stalled, no block progress";
 const TOO_LONG: &str = "request active for too long";
 const ITEM: &str = "request item took too long";
