@@ -220,6 +220,9 @@ mod tests {
     #[test]
     fn late_tick_is_one_decision() {
         assert_eq!(trace(80, 80, &[(60_000, 0.99, 80), (61_000, 0.99, 80)]), [79, 78]);
+        // Of the minute that was missed, half a second is made up for.
+        let after: Vec<_> = (0..5).map(|tick| (60_000 + tick * 500, 0.99, 80)).collect();
+        assert_eq!(trace(80, 80, &after), [79, 78, 78, 77, 77]);
     }
 
     #[test]
