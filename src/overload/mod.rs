@@ -12,9 +12,18 @@ mod readiness;
 mod status;
 mod watchdog;
 
+pub use admission::{
+    Admission, AdmissionError, AdmissionLimits, AdmissionStats, Decision, Permit, Permitted, Refusal, RefusalReason,
+};
+pub use concurrency::{AdaptiveConcurrency, ConcurrencyError, ConcurrencySample};
 pub use evictor::{
     Action, Alert, Bound, Candidate, ClassCap, ClassOrder, ClassOrderError, EVICTED_MESSAGE, Ended, EvictReason, Eviction,
-    Evictor, EvictorBuilder, Explained, Explanation, Gauges, Mode, ParseModeError, Phase, Rank, Settings, SettingsError,
-    SettingsWarning, SignalLost, Spared, StreamSample, Verdict, VictimPolicy, effective_active,
+    Evictor, EvictorBuilder, Explained, Explanation, Fate, Gauges, Mode, ParseModeError, Phase, Rank, Settings, SettingsError,
+    SettingsWarning, SignalLost, Spared, StreamSample, VictimPolicy, effective_active,
 };
+pub use pending::{Admitting, PendingLimits};
 pub use readiness::{Change, Condition, FleetGuard, Overruled, Readiness, SharedReadiness};
+pub use watchdog::{
+    ActiveTasks, Check, Item, LongActive, Progress, Retries, RetryRefused, TaskId, TimedOut, Verdict, Watchdog, WatchdogError,
+    WatchdogLimits, Watched,
+};

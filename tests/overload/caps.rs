@@ -2,7 +2,7 @@
 
 use keywake::{
     load::StreamClass,
-    overload::{Alert, EvictorBuilder, Mode, Phase, Spared, Verdict},
+    overload::{Alert, EvictorBuilder, Fate, Mode, Phase, Spared},
 };
 
 use crate::world::{World, alerts, evicted, evictions, is_ready, is_unready, seconds};
@@ -40,7 +40,7 @@ fn lone_production_stream_stays_though_dev_goes() {
     assert_eq!(round(&mut world), [1]);
     let explanation = world.evictor.explain();
     let live = explanation.streams.iter().find(|stream| stream.id == 0).unwrap();
-    assert_eq!(live.verdict, Verdict::Spared(Spared::Capped));
+    assert_eq!(live.fate, Fate::Spared(Spared::Capped));
 }
 
 #[test]

@@ -34,13 +34,13 @@ pub struct Explained<K> {
     /// Its score, if the policy ranks it and nothing spares it.
     pub score: Option<f64>,
     /// What becomes of it.
-    pub verdict: Verdict,
+    pub fate: Fate,
 }
 
 /// What becomes of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum Fate {
     /// It is in the round, if one came now.
     Chosen,
     /// It may go, and is not needed.
@@ -52,25 +52,25 @@ pub enum Verdict {
 impl<K> Explanation<K> {
     /// Those of the round that would come now, in the order of their going.
     pub fn chosen(&self) -> impl Iterator<Item = &Explained<K>> {
-        self.streams.iter().filter(|stream| stream.verdict == Verdict::Chosen)
+        self.streams.iter().filter(|stream| stream.fate == Fate::Chosen)
     }
 
     /// Who would be next after those.
     #[must_use]
     pub fn next(&self) -> Option<&Explained<K>> {
-        self.streams.iter().find(|stream| stream.verdict == Verdict::Next)
+        self.streams.iter().find(|stream| stream.fate == Fate::Next)
     }
 
     pub(super) fn sort(&mut self) {
         // The order of those that may go is the policy's, and `sort_by` keeps it.
         self.streams.sort_by(|a, b| {
-            let place = |verdict: Verdict| match verdict {
-                Verdict::Chosen => 0,
-                Verdict::Next => 1,
-                Verdict::Spared(_) => 2,
+            let place = |fate: Fate| match fate {
+                Fate::Chosen => 0,
+                Fate::Next => 1,
+                Fate::Spared(_) => 2,
             };
-            let order = place(a.verdict).cmp(&place(b.verdict));
-            let both_spared = order.is_eq() && place(a.verdict) == 2;
+            let order = place(a.fate).cmp(&place(b.fate));
+            let both_spared = order.is_eq() && place(a.fate) == 2;
             if both_spared { b.candidate.cost_cores.total_cmp(&a.candidate.cost_cores) } else { order }
         });
     }
@@ -101,18 +101,18 @@ impl<K: fmt::Display> fmt::Display for Explanation<K> {
             or(self.demand_ratio),
             or(self.excess_cores)
         )?;
-        for Explained { id, candidate, score, verdict } in &self.streams {
+        for Explained { id, candidate, score, fate } in &self.streams {
             let Candidate { class, burn_cores, cost_cores, age, evictions_so_far, .. } = candidate;
             write!(
                 f,
                 "{id} {class:?} burns {burn_cores:.3}, would free {cost_cores:.3}, is {age:?} old, was evicted {evictions_so_far} times"
             )?;
-            match (verdict, score) {
-                (Verdict::Chosen, Some(score)) => writeln!(f, ": goes, score {score:.3}")?,
-                (Verdict::Chosen, None) => writeln!(f, ": goes")?,
-                (Verdict::Next, Some(score)) => writeln!(f, ": may go, score {score:.3}")?,
-                (Verdict::Next, None) => writeln!(f, ": may go")?,
-                (Verdict::Spared(why), _) => writeln!(f, ": stays, {why}")?,
+            match (fate, score) {
+                (Fate::Chosen, Some(score)) => writeln!(f, ": goes, score {score:.3}")?,
+                (Fate::Chosen, None) => writeln!(f, ": goes")?,
+                (Fate::Next, Some(score)) => writeln!(f, ": may go, score {score:.3}")?,
+                (Fate::Next, None) => writeln!(f, ": may go")?,
+                (Fate::Spared(why), _) => writeln!(f, ": stays, {why}")?,
             }
         }
         Ok(())

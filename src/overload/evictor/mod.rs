@@ -38,7 +38,7 @@ pub use action::{Action, Alert, EVICTED_MESSAGE, EvictReason, Eviction};
 pub use burns::StreamSample;
 pub use check::{SettingsError, SettingsWarning};
 pub use effective::effective_active;
-pub use explain::{Explained, Explanation, Verdict};
+pub use explain::{Explained, Explanation, Fate};
 pub use order::{ClassOrder, ClassOrderError};
 pub use settings::{EvictorBuilder, Mode, ParseModeError, Settings};
 pub use state::{Bound, Ended, Phase};
@@ -322,10 +322,10 @@ impl<K: Clone + Eq + Hash + Ord> Evictor<K> {
         let (Some(now), Some(load)) = (self.now, reading.and_then(|reading| reading.load)) else { return explanation };
         let outcome = self.setting(load, now).outcome();
         explanation.excess_cores = Some(outcome.excess_cores);
-        let mut verdicts = vec![Verdict::Next; outcome.ranked.len()];
-        outcome.passed_over.iter().for_each(|(index, why)| verdicts[*index] = Verdict::Spared(*why));
-        outcome.chosen.iter().for_each(|index| verdicts[*index] = Verdict::Chosen);
-        let ranked = outcome.ranked.iter().zip(verdicts).map(|(one, verdict)| Explained {
+        let mut fates = vec![Fate::Next; outcome.ranked.len()];
+        outcome.passed_over.iter().for_each(|(index, why)| fates[*index] = Fate::Spared(*why));
+        outcome.chosen.iter().for_each(|index| fates[*index] = Fate::Chosen);
+        let ranked = outcome.ranked.iter().zip(fates).map(|(one, verdict)| Explained {
             id: one.id.clone(),
             candidate: one.candidate,
             score: Some(one.rank.score),
@@ -335,7 +335,7 @@ impl<K: Clone + Eq + Hash + Ord> Evictor<K> {
             id: (*id).clone(),
             candidate: *candidate,
             score: None,
-            verdict: Verdict::Spared(*why),
+            fate: Fate::Spared(*why),
         });
         explanation.streams = ranked.chain(spared).collect();
         explanation.sort();
