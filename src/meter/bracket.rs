@@ -10,30 +10,55 @@ use std::cell::Cell;
 use super::timing::{Clock, Cpu, Spent, measures_late, thread_cpu};
 
 /// What a thread knows of its brackets.
-#[derive(Clone, Copy, Debug)]
 struct Nesting {
     /// The stream whose bracket is the innermost open one; 0: none.
-    stream: u64,
+    stream: Cell<u64>,
     /// When that began; 0: none.
-    start: u64,
+    start: Cell<u64>,
     /// N1.
+    wall: Cell<u64>,
+    /// N1.
+    cpu: Cell<u64>,
+    last: Cell<Read>,
+}
+
+/// What there was when the processor clock was last read for a bracket that is within no other. (0 is true as well: the thread
+/// began there, at some time.)
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    at: u64,
+    clock: u64,
+    /// N1, then.
     wall: u64,
-    /// N1.
+    /// N1, then.
     cpu: u64,
-    /// What the processor clock said when it was last read for a bracket. (0 is true as well: the thread began there.)
-    read: u64,
-    /// `cpu` at that time.
-    cpu_at_read: u64,
 }
 
 thread_local! {
-    static NESTING: Cell<Nesting> = const { Cell::new(Nesting { stream: 0, start: 0, wall: 0, cpu: 0, read: 0, cpu_at_read: 0 }) };
+    static NESTING: Nesting = const {
+        Nesting {
+            stream: Cell::new(0),
+            start: Cell::new(0),
+            wall: Cell::new(0),
+            cpu: Cell::new(0),
+            last: Cell::new(Read { at: 0, clock: 0, wall: 0, cpu: 0 }),
+        }
+    };
 }
 
 /// The stream whose bracket is the innermost open one of this thread, and when that began.
 pub(super) fn innermost() -> Option<(u64, u64)> {
-    let Nesting { stream, start, .. } = NESTING.get();
+    let (stream, start) = NESTING.with(|nesting| (nesting.stream.get(), nesting.start.get()));
     (stream != 0).then_some((stream, start))
+}
+
+/// The bracket around one.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
+    stream: u64,
+    start: u64,
+    wall: u64,
+    cpu: u64,
 }
 
 /// An open bracket. It does not end by itself: whoever opens it sees to that with a drop guard.
@@ -41,62 +66,91 @@ pub(super) fn innermost() -> Option<(u64, u64)> {
 pub(super) struct Bracket {
     start: u64,
     cpu: Option<u64>,
-    outer: Nesting,
+    outer: Outer,
 }
 
 impl Bracket {
     /// Opens a bracket of `stream`; `None` within one of the same stream (N2).
-    #[inline]
+    #[inline(always)]
     pub(super) fn open(clock: &Clock, stream: u64, measured: bool) -> Option<Self> {
-        let outer = NESTING.get();
-        if outer.stream == stream {
+        if NESTING.with(|nesting| nesting.stream.get()) == stream {
             return None;
         }
-        Some(Self::begin(clock, outer, stream, measured))
+        Some(Self::begin(clock, stream, measured))
     }
 
     /// Opens a bracket of nobody's: what is within is no stream's, unless a stream opens a bracket there.
     pub(super) fn open_excluded(clock: &Clock) -> Self {
-        Self::begin(clock, NESTING.get(), 0, false)
+        Self::begin(clock, 0, false)
     }
 
-    #[inline]
-    fn begin(clock: &Clock, outer: Nesting, stream: u64, measured: bool) -> Self {
+    #[inline(always)]
+    fn begin(clock: &Clock, stream: u64, measured: bool) -> Self {
         let cpu = if measured { thread_cpu() } else { None };
         let start = clock.now();
-        let (read, cpu_at_read) = cpu.map_or((outer.read, outer.cpu_at_read), |cpu| (cpu, outer.cpu));
-        NESTING.set(Nesting { stream, start, read, cpu_at_read, ..outer });
+        let outer = NESTING.with(|nesting| Outer {
+            stream: nesting.stream.replace(stream),
+            start: nesting.start.replace(start),
+            wall: nesting.wall.get(),
+            cpu: nesting.cpu.get(),
+        });
+        if let Some(clock) = cpu {
+            outer.remember(Read { at: start, clock, wall: outer.wall, cpu: outer.cpu });
+        }
         Self { start, cpu, outer }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
     /// Ends it, is told by `charge` what processor time it stands for, and lets the outer one go on. The answer is what `charge`
     /// answered, and how long it was open.
-    #[inline]
+    #[inline(always)]
     pub(super) fn close(self, clock: &Clock, charge: impl FnOnce(Spent) -> u64) -> (u64, u64) {
+        let Self { start, cpu, outer } = self;
         let end = clock.now();
-        let inner = NESTING.get();
-        let whole = end.saturating_sub(self.start);
-        let wall = whole.saturating_sub(inner.wall.saturating_sub(self.outer.wall));
-        let within = inner.cpu.saturating_sub(self.outer.cpu);
-        let read = if self.cpu.is_some() || measures_late(clock.timing(), wall) { thread_cpu() } else { None };
-        let cpu = match (self.cpu, read) {
-            (Some(start), Some(end)) => Cpu::Exactly(end.saturating_sub(start).saturating_sub(within)),
-            (None, Some(end)) => {
-                let charged = inner.cpu.saturating_sub(inner.cpu_at_read);
-                Cpu::AtMost(end.saturating_sub(inner.read).saturating_sub(charged))
-            }
-            (_, None) => Cpu::Unknown,
-        };
+        let (inner_wall, inner_cpu) = NESTING.with(|nesting| (nesting.wall.get(), nesting.cpu.get()));
+        let whole = end.saturating_sub(start);
+        let wall = whole.saturating_sub(inner_wall.saturating_sub(outer.wall));
+        let within = inner_cpu.saturating_sub(outer.cpu);
+        let read = if cpu.is_some() || measures_late(clock.timing(), wall) { thread_cpu() } else { None };
+        let cpu = read.map_or(Cpu::Unknown, |read| self.measured(read, within));
         let charged = charge(Spent { wall, cpu });
-        let cpu = self.outer.cpu.saturating_add(within).saturating_add(charged);
-        let (read, cpu_at_read) = read.map_or((inner.read, inner.cpu_at_read), |read| (read, cpu));
-        NESTING.set(Nesting { wall: self.outer.wall.saturating_add(whole), cpu, read, cpu_at_read, ..self.outer });
+        let (wall, cpu) = (outer.wall.saturating_add(whole), outer.cpu.saturating_add(within).saturating_add(charged));
+        NESTING.with(|nesting| {
+            nesting.stream.set(outer.stream);
+            nesting.start.set(outer.start);
+            nesting.wall.set(wall);
+            nesting.cpu.set(cpu);
+        });
+        if let Some(clock) = read {
+            outer.remember(Read { at: end, clock, wall, cpu });
+        }
         (charged, whole)
+    }
+
+    /// What the processor clock, which says `now` at the end of the bracket, says of it; those within it were charged `within`.
+    #[cold]
+    fn measured(&self, now: u64, within: u64) -> Cpu {
+        if let Some(begin) = self.cpu {
+            return Cpu::Exactly(now.saturating_sub(begin).saturating_sub(within));
+        }
+        let (last, charged) = NESTING.with(|nesting| (nesting.last.get(), nesting.cpu.get()));
+        let most = now.saturating_sub(last.clock).saturating_sub(charged.saturating_sub(last.cpu));
+        let before = self.start.saturating_sub(last.at).saturating_sub(self.outer.wall.saturating_sub(last.wall));
+        Cpu::Between(most.saturating_sub(before), most)
+    }
+}
+
+impl Outer {
+    /// Within another bracket nothing is remembered: what that one used until then could not be told any more.
+    #[cold]
+    fn remember(&self, read: Read) {
+        if self.start == 0 {
+            NESTING.with(|nesting| nesting.last.set(read));
+        }
     }
 }
 
@@ -158,7 +212,8 @@ mod tests {
         spin(100);
         let (of_second, _) = second.close(&clock, |spent| spent.wall);
         assert!(of_first + of_second <= clock.now() - begin, "{of_first} and {of_second}");
-        NESTING.set(Nesting { stream: 0, start: 0, ..NESTING.get() });
+        // The second one let the first go on, which is over.
+        NESTING.with(|nesting| nesting.stream.set(0));
     }
 
     #[test]
@@ -198,14 +253,33 @@ mod tests {
         assert!(matches!(cpu_of(Bracket::open(&clock, 1, true).unwrap(), 0), Cpu::Exactly(_)));
         let first = Bracket::open(&clock, 1, false).unwrap();
         std::thread::sleep(Duration::from_millis(5));
-        let Cpu::AtMost(bound) = cpu_of(first, 0) else { panic!("it was longer than 20 us") };
-        assert!(bound < thread_cpu().unwrap() - begin, "{bound}: it slept");
+        let Cpu::Between(least, most) = cpu_of(first, 0) else { panic!("it was longer than 20 us") };
+        assert!(least <= most && most < thread_cpu().unwrap() - begin, "{most}: it slept");
         assert!(matches!(cpu_of(Bracket::open(&clock, 1, true).unwrap(), 0), Cpu::Exactly(_)));
         let charged = Bracket::open(&clock, 2, false).unwrap();
         spin(10);
         charged.close(&clock, |_| u64::MAX / 2);
         let second = Bracket::open(&clock, 1, false).unwrap();
         spin(100);
-        assert_eq!(cpu_of(second, 0), Cpu::AtMost(0), "what others were charged since is not in it");
+        assert_eq!(cpu_of(second, 0), Cpu::Between(0, 0), "what others were charged since is not in it");
+    }
+
+    #[test]
+    fn long_bracket_with_a_measured_one_within_is_bounded_by_all_that_it_used() {
+        let clock = Clock::new(Instant::now(), Timing::Adaptive);
+        if thread_cpu().is_none() {
+            return;
+        }
+        Bracket::open(&clock, 1, true).unwrap().close(&clock, |_| 0);
+        let outer = Bracket::open(&clock, 1, false).unwrap();
+        let begin = thread_cpu().unwrap();
+        spin(300);
+        let before = thread_cpu().unwrap() - begin;
+        Bracket::open(&clock, 2, true).unwrap().close(&clock, |_| 0);
+        outer.close(&clock, |spent| {
+            let Cpu::Between(_, most) = spent.cpu else { panic!("{spent:?}") };
+            assert!(most >= before, "{most} of {before}");
+            0
+        });
     }
 }

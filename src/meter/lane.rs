@@ -35,14 +35,14 @@ impl Lane {
     }
 
     /// A bracket begins.
-    #[inline]
+    #[inline(always)]
     pub(super) fn open(&self, start: u64) {
         // Release (pairs with `seen`): who sees it open sees the end of the one before, hence a later version (L2).
         self.start.store(start, Ordering::Release);
     }
 
     /// It ends; all in all this much was charged.
-    #[inline]
+    #[inline(always)]
     pub(super) fn close(&self, charged: u64, ratio: u32) {
         // Relaxed: only the writer stores here, and this is the writer (L1).
         let version = self.version.load(Ordering::Relaxed).wrapping_add(1);

@@ -372,7 +372,7 @@ struct Poll<'a> {
 }
 
 impl Drop for Poll<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let PollTimer { clock, charged, rhythm, lane, .. } = &mut *self.timer;
         self.bracket.close(clock, |spent| {

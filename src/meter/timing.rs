@@ -24,7 +24,7 @@ pub enum Timing {
     /// others' wall time is scaled by the share that was on the processor in those that were measured lately.
     ///
     /// Where one of the others turns out to last for 20 us or more, which most often means that its thread was preempted, the processor
-    /// clock is read once at its end: what it says since it was last read on that thread, for whatever reason, bounds the bracket.
+    /// clock is read once at its end: what it says since it was last read on that thread, for whatever stream, bounds the bracket.
     #[default]
     Adaptive,
     /// The thread's processor time for every bracket: exact, and two system calls each.
@@ -66,6 +66,13 @@ mod platform {
         read(ClockId::ThreadCPUTime)
     }
 
+    /// The clock behind `Instant`, as a number: to make one of an `Instant` costs half as much again as to read it.
+    #[inline(always)]
+    pub(super) fn monotonic() -> Option<u64> {
+        read(ClockId::Monotonic)
+    }
+
+    #[inline(always)]
     fn read(clock: ClockId) -> Option<u64> {
         let time = clock_gettime(clock);
         let (seconds, nanos) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
@@ -82,6 +89,10 @@ mod platform {
     pub(super) fn thread_cpu() -> Option<u64> {
         None
     }
+
+    pub(super) fn monotonic() -> Option<u64> {
+        None
+    }
 }
 
 /// A whole number of nanoseconds; centuries are cut.
@@ -89,33 +100,40 @@ pub(super) fn nanos(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(time.subsec_nanos()))
 }
 
-/// A meter's clocks: how it times, and from when its stamps count.
+/// A meter's clocks: how it times, and when its stamps begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     origin: Instant,
+    /// The stamp of the origin.
+    first: u64,
     timing: Timing,
 }
 
 impl Clock {
     /// With the mode that was asked for, or `Wall` where threads have no processor clock.
     pub(super) fn new(origin: Instant, asked: Timing) -> Self {
-        Self { origin, timing: if thread_cpu().is_some() { asked } else { Timing::Wall } }
+        let first = platform::monotonic().map_or(1, |now| now.saturating_sub(nanos(origin.elapsed())).max(1));
+        Self { origin, first, timing: if thread_cpu().is_some() { asked } else { Timing::Wall } }
     }
 
+    #[inline]
     pub(super) fn timing(&self) -> Timing {
         self.timing
     }
 
     /// Now, as a stamp.
-    #[inline]
+    #[inline(always)]
     pub(super) fn now(&self) -> u64 {
-        self.stamp(Instant::now())
+        match platform::monotonic() {
+            Some(now) => now,
+            None => self.stamp(Instant::now()),
+        }
     }
 
-    /// Nanoseconds since the origin, and one: 0 is no stamp. A clock that went back before the origin stands there.
-    #[inline]
+    /// Nanoseconds of the clock of `Instant`; never 0, which is no stamp. Before the origin it stands at the origin.
+    #[cold]
     pub(super) fn stamp(&self, at: Instant) -> u64 {
-        nanos(at.saturating_duration_since(self.origin)).saturating_add(1)
+        nanos(at.saturating_duration_since(self.origin)).saturating_add(self.first)
     }
 }
 
@@ -129,8 +147,9 @@ pub(super) struct Spent {
 /// What the processor clock said of a bracket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cpu {
-    /// It was read at the end only: what was used since it was read before, and not charged to anybody.
-    AtMost(u64),
+    /// It was read at the end only: the least and the most that it can have been. The most is what was used since it was read
+    /// before and not charged to anybody; the least is that without the time that was in no bracket.
+    Between(u64, u64),
     /// It was read at both ends.
     Exactly(u64),
     /// It was not read.
@@ -138,7 +157,7 @@ pub(super) enum Cpu {
 }
 
 /// Whether the processor clock is to be read at the end of a bracket of this wall time for which it was not read at the beginning.
-#[inline]
+#[inline(always)]
 pub(super) fn measures_late(timing: Timing, wall: u64) -> bool {
     timing == Timing::Adaptive && wall >= LONG
 }
@@ -160,7 +179,7 @@ impl Rhythm {
     }
 
     /// Whether the bracket that begins now is to be measured by the processor clock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn measures(&self, timing: Timing) -> bool {
         match timing {
             Timing::Adaptive => self.until_measured == 0 || self.previous >= LONG,
@@ -170,14 +189,19 @@ impl Rhythm {
     }
 
     /// What the bracket is charged: processor time where it was measured, or else wall time scaled; nanoseconds.
-    #[inline]
+    #[inline(always)]
     pub(super) fn charge(&mut self, Spent { wall, cpu }: Spent) -> u64 {
         self.previous = wall;
+        if cpu != Cpu::Unknown {
+            return self.charge_measured(wall, cpu);
+        }
+        self.until_measured = self.until_measured.saturating_sub(1);
+        scaled(wall, self.short.parts)
+    }
+
+    #[cold]
+    fn charge_measured(&mut self, wall: u64, cpu: Cpu) -> u64 {
         match cpu {
-            Cpu::Unknown => {
-                self.until_measured = self.until_measured.saturating_sub(1);
-                scaled(wall, self.short.parts)
-            }
             Cpu::Exactly(cpu) => {
                 self.until_measured = EVERY - 1;
                 // The readings of the processor clock stand around those of the wall, so that it counts a part of itself: for a
@@ -189,17 +213,21 @@ impl Rhythm {
                 self.all.add(wall, cpu);
                 cpu
             }
-            // What was not in any bracket since is thought to be little. The bound may also say nothing.
-            Cpu::AtMost(bound) if bound < wall => {
-                self.all.add(wall, bound);
-                bound
+            Cpu::Between(least, most) => {
+                // A thread that is preempted is so for longer than this.
+                let parts = if wall < 2 * LONG { self.short.parts } else { self.all.parts };
+                let cpu = scaled(wall, parts).max(least).min(most).min(wall);
+                if least.saturating_add(LONG) >= most {
+                    self.all.add(wall, cpu);
+                }
+                cpu
             }
-            Cpu::AtMost(_) => scaled(wall, self.all.parts),
+            Cpu::Unknown => scaled(wall, self.short.parts),
         }
     }
 
     /// The share of wall time that was on the processor lately, in parts of `WHOLE`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn ratio(&self) -> u32 {
         self.all.parts
     }
@@ -233,13 +261,13 @@ impl Ratio {
 }
 
 /// Wall time scaled by a ratio.
-#[inline]
+#[inline(always)]
 pub(super) fn scaled(wall: u64, ratio: u32) -> u64 {
     part(wall, u64::from(ratio), u64::from(WHOLE))
 }
 
 /// `whole * part / of`, rounded down; `whole` if it would be more, or `of` is 0.
-#[inline]
+#[inline(always)]
 pub(super) fn part(whole: u64, part: u64, of: u64) -> u64 {
     if part >= of {
         return whole;
@@ -311,12 +339,15 @@ mod tests {
         let mut rhythm = Rhythm::new();
         charge(&mut rhythm, Timing::Adaptive, 100, [5 * MICRO; 16]);
         assert!(measures_late(Timing::Adaptive, 8_000 * MICRO));
-        assert_eq!(rhythm.charge(Spent { wall: 8_000 * MICRO, cpu: Cpu::AtMost(60 * MICRO) }), 60 * MICRO);
+        let cpu = Cpu::Between(50 * MICRO, 60 * MICRO);
+        assert_eq!(rhythm.charge(Spent { wall: 8_000 * MICRO, cpu }), 60 * MICRO);
         assert_eq!(rhythm.charge(Spent { wall: 5 * MICRO, cpu: Cpu::Unknown }), 5 * MICRO);
         // What is open then, and for long, is thought to wait as well.
         assert!(rhythm.ratio() < WHOLE / 20, "{}", rhythm.ratio());
-        let at_most = rhythm.charge(Spent { wall: 8_000 * MICRO, cpu: Cpu::AtMost(u64::MAX) });
-        assert!(at_most < 400 * MICRO, "{at_most}: a bound that says nothing leaves the ratio");
+        let loose = rhythm.charge(Spent { wall: 8_000 * MICRO, cpu: Cpu::Between(0, u64::MAX) });
+        assert!(loose < 400 * MICRO, "{loose}: bounds that say nothing leave the ratio");
+        let loose = rhythm.charge(Spent { wall: 21 * MICRO, cpu: Cpu::Between(0, u64::MAX) });
+        assert_eq!(loose, 21 * MICRO, "no thread is preempted for so short a time");
         assert!(!measures_late(Timing::Adaptive, 19_999) && !measures_late(Timing::Wall, 20_000));
     }
 
@@ -339,7 +370,8 @@ mod tests {
         for _ in 0..100_000 {
             let wall = xorshift(&mut state) >> (xorshift(&mut state) % 64);
             let cpu = xorshift(&mut state) >> (xorshift(&mut state) % 64);
-            let cpu = [Cpu::AtMost(cpu), Cpu::Exactly(cpu), Cpu::Unknown][usize::try_from(xorshift(&mut state) % 3).unwrap()];
+            let cpu =
+                [Cpu::Between(cpu / 2, cpu), Cpu::Exactly(cpu), Cpu::Unknown][usize::try_from(xorshift(&mut state) % 3).unwrap()];
             assert!(rhythm.charge(Spent { wall, cpu }) <= wall);
             for ratio in [rhythm.short, rhythm.all] {
                 assert!(ratio.parts <= WHOLE && ratio.cpu <= ratio.wall, "{rhythm:?}");
@@ -363,9 +395,21 @@ mod tests {
     fn stamp_of_a_clock_that_goes_back_stands_at_the_origin() {
         let origin = Instant::now();
         let clock = Clock::new(origin + Duration::from_secs(1), Timing::Wall);
-        assert_eq!(clock.stamp(origin), 1);
-        assert_eq!(clock.stamp(origin + Duration::from_secs(2)), 1_000_000_001);
+        assert_eq!(clock.stamp(origin), clock.first);
+        assert_eq!(clock.stamp(origin + Duration::from_secs(2)), clock.first + 1_000_000_000);
         assert_eq!(nanos(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn stamps_of_now_and_of_an_instant_are_of_one_clock() {
+        let clock = Clock::new(Instant::now(), Timing::Wall);
+        for _ in 0..100 {
+            let (first, instant, last) = (clock.now(), Instant::now(), clock.now());
+            // The two were put side by side with some microseconds between, or, if the thread was off its core then, more.
+            let off = clock.stamp(instant).abs_diff(first).min(clock.stamp(instant).abs_diff(last));
+            assert!(off < 1_000_000_000 && first <= last, "{first} {instant:?} {last}");
+            assert_ne!(first, 0);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Policies are pure: each is stepped with a sample and the time, and answers with what to do. Permits and the driver stand beside them.
 
 mod admission;
+mod classify;
 mod concurrency;
 mod driver;
 mod events;
@@ -11,3 +12,6 @@ mod pending;
 mod readiness;
 mod status;
 mod watchdog;
+
+pub use classify::Classifier;
+pub use status::{Code, EndCause, Retry, StreamEnd, Wire};
