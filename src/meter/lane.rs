@@ -87,7 +87,38 @@ impl Lane {
     }
 }
 
-#[cfg(test)]
+/// What `loom_tests/tests/lane_is_seen_whole.rs` models: one lane.
+#[cfg(keywake_loom)]
+#[derive(Debug)]
+pub struct ModelledLane(Lane);
+
+#[cfg(keywake_loom)]
+impl Default for ModelledLane {
+    fn default() -> Self {
+        Self(Lane::new(1))
+    }
+}
+
+#[cfg(keywake_loom)]
+impl ModelledLane {
+    /// A bracket begins.
+    pub fn open(&self, start: u64) {
+        self.0.open(start);
+    }
+
+    /// It ends.
+    pub fn close(&self, charged: u64) {
+        self.0.close(charged, 1);
+    }
+
+    /// One look: what was charged, and when the open bracket began; `None` if it met the end of a bracket.
+    pub fn look(&self) -> Option<(u64, Option<u64>)> {
+        let (seen, whole) = self.0.look();
+        whole.then_some((seen.charged, seen.start))
+    }
+}
+
+#[cfg(all(test, not(keywake_loom)))]
 mod tests {
     use super::*;
     use crate::sync::Arc;

@@ -20,6 +20,9 @@ mod split;
 mod stream;
 mod timing;
 
+#[cfg(keywake_loom)]
+#[doc(hidden)]
+pub use lane::ModelledLane;
 pub use roster::{Builder, Meter};
 pub use run::Metered;
 pub use split::{Split, StreamCost};
