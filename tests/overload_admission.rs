@@ -1,4 +1,4 @@
-//! Who is let in, who waits, and when room is free again: the contract of `overload::Admission`, and what other servers were reported for.
+//! Who is let in, who waits, and when room is free again: the contract of `overload::admission::Admission`, and what other servers were reported for.
 
 use std::{
     collections::VecDeque,
@@ -17,8 +17,9 @@ use futures_core::Stream;
 use keywake::{
     load::StreamClass,
     overload::{
-        AdaptiveConcurrency, Admission, AdmissionLimits, Admitting, ConcurrencySample, Decision, PendingLimits, Permit,
-        Permitted, Refusal, RefusalReason,
+        admission::{Admission, AdmissionLimits, Decision, Permit, Permitted, Refusal, RefusalReason},
+        concurrency::{AdaptiveConcurrency, ConcurrencySample},
+        pending::{Admitting, PendingLimits},
     },
 };
 

@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use keywake::{
     load::StreamClass,
-    overload::{Admission, AdmissionLimits, Admitting, Decision, Permit, RefusalReason},
+    overload::{
+        admission::{Admission, AdmissionLimits, Decision, Permit, RefusalReason},
+        pending::Admitting,
+    },
 };
 use loom_tests::{Alarm, model, race, race3};
 

@@ -41,7 +41,7 @@ impl ConcurrencySample {
 /// they were used by less than 70 % for a second, it rises by one; otherwise, exactly 90 % and exactly 70 % included, it stays.
 ///
 /// It begins at the ceiling and is kept nowhere: a new deployment begins anew. It looks at the use of processors and at the count, never at
-/// how long streams last. Give it to [`Admission::set_concurrency_limit`](super::Admission::set_concurrency_limit).
+/// how long streams last. Give it to [`Admission::set_concurrency_limit`](crate::overload::admission::Admission::set_concurrency_limit).
 ///
 /// Ticks should come once a second or more often. There is one decision per second, over all that was sampled since the last: ticks that
 /// come bunched make none faster, and of the time that a late tick has missed no more than half a second is made up for.
@@ -49,14 +49,14 @@ impl ConcurrencySample {
 /// # Examples
 /// ```
 /// use std::time::{Duration, Instant};
-/// use keywake::overload::{AdaptiveConcurrency, ConcurrencySample};
+/// use keywake::overload::{concurrency::{AdaptiveConcurrency, ConcurrencySample}};
 ///
 /// let mut concurrency = AdaptiveConcurrency::new(1, 80)?;
 /// let began = Instant::now();
 /// concurrency.step(&ConcurrencySample { cpu: 0.95, active: 80 }, began);
 /// let limit = concurrency.step(&ConcurrencySample { cpu: 0.95, active: 80 }, began + Duration::from_secs(1));
 /// assert_eq!(limit, 79);
-/// # Ok::<(), keywake::overload::ConcurrencyError>(())
+/// # Ok::<(), keywake::overload::concurrency::ConcurrencyError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct AdaptiveConcurrency {

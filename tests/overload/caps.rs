@@ -2,7 +2,7 @@
 
 use keywake::{
     load::StreamClass,
-    overload::{Alert, EvictorBuilder, Fate, Mode, Phase, Spared},
+    overload::evictor::{Alert, EvictorBuilder, Fate, Mode, Phase, Spared},
 };
 
 use crate::world::{World, alerts, evicted, evictions, is_ready, is_unready, seconds};

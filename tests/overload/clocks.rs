@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keywake::{
     load::StreamClass,
-    overload::{Action, Ended},
+    overload::evictor::{Action, Ended},
 };
 
 use crate::world::{World, alerts, evicted, is_ready, is_unready};

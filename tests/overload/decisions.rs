@@ -3,7 +3,8 @@
 use keywake::{
     load::StreamClass,
     overload::{
-        Action, Alert, Bound, ClassOrder, EVICTED_MESSAGE, Ended, EvictReason, EvictorBuilder, Mode, Phase, Spared, Verdict,
+        evictor::{Action, Alert, Bound, ClassOrder, EVICTED_MESSAGE, Ended, EvictReason, EvictorBuilder, Mode, Phase, Spared},
+        watchdog::Fate,
     },
 };
 
@@ -137,9 +138,9 @@ fn only_old_burning_and_twice_seen_streams_are_candidates() {
     // Far more is wanted than there is, so that all go that may.
     let actions = world.tick_with(5.0, 8.0, |sample| sample.full_stalled = Some(0.7));
     assert_eq!(evicted(&actions), [0, 1, 3]);
-    let why: Vec<_> = world.evictor.explain().streams.iter().map(|stream| (stream.id, stream.verdict)).collect();
+    let why: Vec<_> = world.evictor.explain().streams.iter().map(|stream| (stream.id, stream.fate)).collect();
     for spared in [(2, Spared::TooYoung), (4, Spared::BelowFloor), (5, Spared::Unranked), (6, Spared::Unsampled)] {
-        assert!(why.contains(&(spared.0, Verdict::Spared(spared.1))), "{spared:?} in {why:?}");
+        assert!(why.contains(&(spared.0, Fate::Spared(spared.1))), "{spared:?} in {why:?}");
     }
 }
 
@@ -195,7 +196,7 @@ fn off_looks_at_nothing() {
     let mut world = saturated(EvictorBuilder::new());
     assert!(!world.evictor.wants_samples(), "a driver reads no file");
     assert_eq!(world.ticks(20, 1.0), []);
-    assert_eq!(world.evictor.gauges(), keywake::overload::Gauges::default());
+    assert_eq!(world.evictor.gauges(), keywake::overload::evictor::Gauges::default());
     assert!(!world.evictor.is_overloaded());
 }
 
@@ -333,7 +334,7 @@ fn id_that_comes_back_begins_unsampled() {
     world.tick(5.0, 0.5);
     let explanation = world.evictor.explain();
     let one = explanation.streams.iter().find(|stream| stream.id == 1).unwrap();
-    assert_eq!(one.verdict, Verdict::Spared(Spared::Unsampled), "it is not held against the old counter");
+    assert_eq!(one.fate, Fate::Spared(Spared::Unsampled), "it is not held against the old counter");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use keywake::{
     load::{CpuSample, StreamClass},
-    overload::{Action, ClassOrder, EvictorBuilder, Mode, Settings, SignalLost, StreamSample},
+    overload::evictor::{Action, ClassOrder, EvictorBuilder, Mode, Settings, SignalLost, StreamSample},
 };
 
 use crate::world::seconds;

@@ -8,7 +8,10 @@ use std::{
 
 use keywake::{
     load::StreamClass,
-    overload::{Action, EvictorBuilder, FleetGuard, Mode, Overruled, Readiness, SharedReadiness},
+    overload::{
+        evictor::{Action, EvictorBuilder, Mode},
+        readiness::{FleetGuard, Overruled, Readiness, SharedReadiness},
+    },
 };
 
 use crate::world::{World, seconds};
@@ -83,7 +86,7 @@ fn evictor_and_readiness_go_from_thread_to_thread() {
     fn moves<T: Send + Sync + std::fmt::Debug + 'static>() {}
     crosses::<SharedReadiness>();
     crosses::<Readiness>();
-    moves::<keywake::overload::Evictor<String>>();
+    moves::<keywake::overload::evictor::Evictor<String>>();
     moves::<EvictorBuilder>();
 }
 

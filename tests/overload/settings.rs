@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keywake::{
     load::StreamClass,
-    overload::{ClassOrder, ClassOrderError, EvictorBuilder, Mode, SettingsError, SettingsWarning},
+    overload::evictor::{ClassOrder, ClassOrderError, EvictorBuilder, Mode, SettingsError, SettingsWarning},
 };
 
 fn refused(builder: EvictorBuilder) -> SettingsError {

@@ -2,7 +2,7 @@
 
 use keywake::{
     load::{CpuSample, StreamClass},
-    overload::{EvictorBuilder, Mode},
+    overload::evictor::{EvictorBuilder, Mode},
 };
 
 use crate::world::{World, evicted, seconds};

@@ -2,7 +2,7 @@
 
 use keywake::{
     load::StreamClass,
-    overload::{EvictorBuilder, Mode},
+    overload::evictor::{EvictorBuilder, Mode},
 };
 
 use crate::world::{World, evictions, seconds};

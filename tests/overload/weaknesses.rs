@@ -2,7 +2,10 @@
 
 use keywake::{
     load::StreamClass,
-    overload::{Action, Alert, Bound, Ended, EvictReason, EvictorBuilder, Mode, Phase, Readiness, SharedReadiness, Spared},
+    overload::{
+        evictor::{Action, Alert, Bound, Ended, EvictReason, EvictorBuilder, Mode, Phase, Spared},
+        readiness::{Readiness, SharedReadiness},
+    },
 };
 
 use crate::world::{World, alerts, evicted, evictions, first, is_ready, is_unready, seconds, would_evict};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use keywake::{
     load::{CpuSample, StreamClass},
-    overload::{Action, Alert, Eviction, Evictor, EvictorBuilder, Mode, SignalLost, StreamSample},
+    overload::evictor::{Action, Alert, Eviction, Evictor, EvictorBuilder, Mode, SignalLost, StreamSample},
 };
 
 pub(crate) fn seconds(seconds: f64) -> Duration {

@@ -2,16 +2,16 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use crate::overload::PendingLimits;
+use crate::overload::pending::PendingLimits;
 
 /// How much is let in. A limit of 0 is off.
 ///
 /// # Examples
 /// ```
-/// use keywake::overload::{Admission, AdmissionLimits};
+/// use keywake::overload::{admission::{Admission, AdmissionLimits}};
 /// let admission = Admission::new(AdmissionLimits { soft: 60, hard: 64, ..AdmissionLimits::default() })?;
 /// # assert!(admission.is_accepting());
-/// # Ok::<(), keywake::overload::AdmissionError>(())
+/// # Ok::<(), keywake::overload::admission::AdmissionError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {

@@ -40,7 +40,7 @@ use crate::{load::StreamClass, sync::Arc};
 ///
 /// # Examples
 /// ```
-/// use keywake::{load::StreamClass, overload::{Admission, AdmissionLimits, Decision}};
+/// use keywake::{load::StreamClass, overload::{admission::{Admission, AdmissionLimits, Decision}}};
 ///
 /// let admission = Admission::new(AdmissionLimits { hard: 1, ..AdmissionLimits::default() })?;
 /// let Decision::Admit(permit) = admission.try_admit(StreamClass::Live, Some("alice")) else { panic!("there is room") };
@@ -48,7 +48,7 @@ use crate::{load::StreamClass, sync::Arc};
 /// assert!(refusal.retry_after().as_secs() < 5);
 /// drop(permit);
 /// assert!(admission.try_admit(StreamClass::Live, Some("bob")).is_admitted());
-/// # Ok::<(), keywake::overload::AdmissionError>(())
+/// # Ok::<(), keywake::overload::admission::AdmissionError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Admission {
@@ -129,7 +129,7 @@ impl Admission {
         Shared::set_overloaded(&self.shared, overloaded);
     }
 
-    /// What [`AdaptiveConcurrency`](super::AdaptiveConcurrency) says: no further streams from this number on; `None`: no such limit. Nobody
+    /// What [`AdaptiveConcurrency`](crate::overload::concurrency::AdaptiveConcurrency) says: no further streams from this number on; `None`: no such limit. Nobody
     /// is sent away.
     pub fn set_concurrency_limit(&self, limit: Option<usize>) {
         Shared::set_concurrency(&self.shared, limit);

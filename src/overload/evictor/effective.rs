@@ -8,7 +8,7 @@
 ///
 /// # Examples
 /// ```
-/// use keywake::overload::effective_active;
+/// use keywake::overload::evictor::effective_active;
 /// assert_eq!(effective_active(5, Some(14), Some(0.75), 0.75), 14.0);
 /// assert_eq!(effective_active(5, None, Some(0.75), 0.75), 5.0);
 /// ```

@@ -103,7 +103,7 @@ pub struct Gauges {
 /// # Examples
 /// ```
 /// use std::time::{Duration, Instant};
-/// use keywake::{load::{CpuSample, StreamClass}, overload::{Action, EvictorBuilder, Mode, StreamSample}};
+/// use keywake::{load::{CpuSample, StreamClass}, overload::{evictor::{Action, EvictorBuilder, Mode, StreamSample}}};
 ///
 /// let mut evictor = EvictorBuilder::new().mode(Mode::Full).build::<&str>()?;
 /// let began = Instant::now();
@@ -126,7 +126,7 @@ pub struct Gauges {
 /// }
 /// // Saturated for 15 s, unready for 10 s. The lone production stream stays.
 /// assert_eq!(evicted, [("probe", 25)]);
-/// # Ok::<(), keywake::overload::SettingsError>(())
+/// # Ok::<(), keywake::overload::evictor::SettingsError>(())
 /// ```
 #[derive(Debug)]
 pub struct Evictor<K> {
@@ -325,11 +325,11 @@ impl<K: Clone + Eq + Hash + Ord> Evictor<K> {
         let mut fates = vec![Fate::Next; outcome.ranked.len()];
         outcome.passed_over.iter().for_each(|(index, why)| fates[*index] = Fate::Spared(*why));
         outcome.chosen.iter().for_each(|index| fates[*index] = Fate::Chosen);
-        let ranked = outcome.ranked.iter().zip(fates).map(|(one, verdict)| Explained {
+        let ranked = outcome.ranked.iter().zip(fates).map(|(one, fate)| Explained {
             id: one.id.clone(),
             candidate: one.candidate,
             score: Some(one.rank.score),
-            verdict,
+            fate,
         });
         let spared = outcome.spared.iter().map(|(id, candidate, why)| Explained {
             id: (*id).clone(),

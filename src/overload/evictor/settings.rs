@@ -210,10 +210,10 @@ impl fmt::Display for Settings {
 ///
 /// # Examples
 /// ```
-/// use keywake::overload::{Evictor, EvictorBuilder, Mode};
+/// use keywake::overload::{evictor::{Evictor, EvictorBuilder, Mode}};
 /// let evictor: Evictor<String> = EvictorBuilder::new().mode(Mode::Observe).build()?;
 /// assert!(evictor.warnings().is_empty());
-/// # Ok::<(), keywake::overload::SettingsError>(())
+/// # Ok::<(), keywake::overload::evictor::SettingsError>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it builds"]

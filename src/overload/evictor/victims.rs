@@ -40,7 +40,7 @@ pub struct Rank {
 ///
 /// # Examples
 /// ```
-/// use keywake::overload::{Candidate, Rank, VictimPolicy};
+/// use keywake::overload::{evictor::{Candidate, Rank, VictimPolicy}};
 /// /// Whose end loses the least work, per core that it frees.
 /// #[derive(Debug)]
 /// struct LeastLoss;
@@ -50,8 +50,8 @@ pub struct Rank {
 ///         Some(Rank { tier: candidate.evictions_so_far, score: candidate.cost_cores / loss, cost_known: true })
 ///     }
 /// }
-/// let evictor = keywake::overload::EvictorBuilder::new().policy(LeastLoss).build::<u64>()?;
-/// # Ok::<(), keywake::overload::SettingsError>(())
+/// let evictor = keywake::overload::evictor::EvictorBuilder::new().policy(LeastLoss).build::<u64>()?;
+/// # Ok::<(), keywake::overload::evictor::SettingsError>(())
 /// ```
 pub trait VictimPolicy: fmt::Debug + Send + Sync + 'static {
     /// Where the stream stands; `None`: it is never let go.

@@ -110,7 +110,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overload::{AdmissionLimits, admission::Ledger};
+    use crate::overload::admission::{AdmissionLimits, Ledger};
 
     struct Fixture {
         ledger: Ledger,

@@ -13,10 +13,10 @@ use crate::{
     sync::Arc,
 };
 
-/// Waits for room: what [`Admission::admit`](crate::overload::Admission::admit) gives.
+/// Waits for room: what [`Admission::admit`](crate::overload::admission::Admission::admit) gives.
 ///
 /// It has its place in the queue from then on, whether it is polled or not. No timer is needed: it ends when room is given to it, or
-/// when [`Admission::sweep`](crate::overload::Admission::sweep) finds that it has waited too long.
+/// when [`Admission::sweep`](crate::overload::admission::Admission::sweep) finds that it has waited too long.
 ///
 /// # Cancel safety
 /// Dropping it gives its place up, and hands on the room that it was given and did not take.

@@ -111,7 +111,7 @@ impl fmt::Display for Change {
 /// # Examples
 /// ```
 /// use std::time::Instant;
-/// use keywake::overload::Readiness;
+/// use keywake::overload::readiness::Readiness;
 /// let now = Instant::now();
 /// let mut readiness = Readiness::new(now);
 /// readiness.require("hub synced", now);

@@ -7,11 +7,11 @@ use std::{error::Error, fmt, time::Duration};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use keywake::overload::{Watchdog, WatchdogLimits};
+/// use keywake::overload::{watchdog::{Watchdog, WatchdogLimits}};
 /// let stall = Duration::from_secs(20 * 60);
 /// let watchdog = Watchdog::new(WatchdogLimits { stall, ..WatchdogLimits::default() })?;
 /// # assert_eq!(watchdog.active(std::time::Instant::now()).tasks, 0);
-/// # Ok::<(), keywake::overload::WatchdogError>(())
+/// # Ok::<(), keywake::overload::watchdog::WatchdogError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchdogLimits {

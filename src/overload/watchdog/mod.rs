@@ -79,7 +79,7 @@ struct Shared {
 /// # Examples
 /// ```
 /// use std::time::{Duration, Instant};
-/// use keywake::overload::{Watchdog, WatchdogLimits};
+/// use keywake::overload::{watchdog::{Watchdog, WatchdogLimits}};
 ///
 /// let limits = WatchdogLimits { stall: Duration::from_secs(60), item: Duration::ZERO, ..WatchdogLimits::default() };
 /// let (watchdog, began) = (Watchdog::new(limits)?, Instant::now());
@@ -92,7 +92,7 @@ struct Shared {
 /// assert!(check_at(60).verdicts.is_empty() && check_at(120).verdicts.is_empty());
 /// let verdicts = check_at(121).verdicts;
 /// assert_eq!(verdicts[0].timed_out.to_string(), "request stalled, no block progress: for more than 60s");
-/// # Ok::<(), keywake::overload::WatchdogError>(())
+/// # Ok::<(), keywake::overload::watchdog::WatchdogError>(())
 /// ```
 #[derive(Clone)]
 pub struct Watchdog {

@@ -11,7 +11,7 @@ use crate::Position;
 ///
 /// # Examples
 /// ```
-/// use keywake::overload::{Retries, RetryRefused};
+/// use keywake::overload::{watchdog::{Retries, RetryRefused}};
 /// let mut retries = Retries::default();
 /// assert_eq!(retries.failed(false), Ok(()));
 /// retries.data_sent(None);
