@@ -2,9 +2,8 @@
 
 use keywake::{
     load::StreamClass,
-    overload::{
-        evictor::{Action, Alert, Bound, ClassOrder, EVICTED_MESSAGE, Ended, EvictReason, EvictorBuilder, Mode, Phase, Spared},
-        watchdog::Fate,
+    overload::evictor::{
+        Action, Alert, Bound, ClassOrder, EVICTED_MESSAGE, Ended, EvictReason, EvictorBuilder, Fate, Mode, Phase, Spared,
     },
 };
 
