@@ -1,6 +1,9 @@
 //! The words in which the modules about load talk of it: plain values, of which each module knows no more than these.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 /// What kind of stream it is, which decides in which order streams are let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,6 +17,18 @@ pub enum StreamClass {
     Dev,
     /// Production, at the head: it burns for as long as it is there.
     Live,
+}
+
+impl fmt::Display for StreamClass {
+    /// As operators write it, and as labels have it: `cached`, `catch-up`, `dev`, `live`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Cached => "cached",
+            Self::CatchUp => "catch-up",
+            Self::Dev => "dev",
+            Self::Live => "live",
+        })
+    }
 }
 
 /// Where the number of cores that a process may use comes from.
@@ -30,6 +45,24 @@ pub enum QuotaSource {
     Leaf,
     /// The operator said so.
     Override,
+}
+
+impl QuotaSource {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Affinity, Self::Ancestor, Self::Cpuset, Self::Leaf, Self::Override];
+}
+
+impl fmt::Display for QuotaSource {
+    /// As labels have it: `affinity`, `ancestor`, `cpuset`, `leaf`, `override`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Affinity => "affinity",
+            Self::Ancestor => "ancestor",
+            Self::Cpuset => "cpuset",
+            Self::Leaf => "leaf",
+            Self::Override => "override",
+        })
+    }
 }
 
 /// What was read of the processors over one interval, of the group whose quota binds.

@@ -367,6 +367,7 @@ fn sample(
     sample.quota_cores = reading.quota_cores;
     sample.quota_source = reading.quota_source;
     sample.throttled_share = of_told(|group| group.throttled_share);
+    sample.throttled_cores = of_told(|group| group.throttled_cores);
     sample.some_stalled = of_told(|group| group.some_stalled).or_else(machine_some);
     sample.full_stalled = of_told(|group| group.full_stalled);
     Some(sample)

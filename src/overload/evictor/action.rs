@@ -1,6 +1,9 @@
 //! What an evictor asks for and tells.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 use super::{
     settings::Mode,
@@ -102,6 +105,16 @@ pub enum EvictReason {
     Throttled,
 }
 
+impl fmt::Display for EvictReason {
+    /// As labels have it: `saturated`, `throttled`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Saturated => "saturated",
+            Self::Throttled => "throttled",
+        })
+    }
+}
+
 /// What an operator should know.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -135,4 +148,32 @@ pub enum Alert {
         /// How many times.
         strikes: u32,
     },
+}
+
+impl fmt::Display for Alert {
+    /// For a log, with what there is to do where something is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = |share: &Option<f64>| share.map_or_else(|| "an unknown share".to_owned(), |share| format!("{share:.3}"));
+        let cores = |cores: &Option<f64>| cores.map_or_else(|| "no limit".to_owned(), |cores| format!("{cores} cores"));
+        match self {
+            Self::HeldBack { ready_share } => {
+                write!(f, "overloaded, and ready all the same: {} of the fleet is ready, too few", share(ready_share))
+            }
+            Self::NodeContended { full_stalled } => {
+                write!(
+                    f,
+                    "the machine is full with others (all tasks stalled for {} of the time): unready, and nothing is evicted",
+                    share(full_stalled)
+                )
+            }
+            Self::NothingToEvict { excess_cores, spared } => {
+                write!(f, "overloaded, and no stream may be evicted: {excess_cores:.3} cores too many")?;
+                spared.iter().try_for_each(|(why, count)| write!(f, "; {count} spared: {why}"))
+            }
+            Self::QuotaChanged { from, to } => write!(f, "the quota changed from {} to {}", cores(from), cores(to)),
+            Self::SignalLost { strikes } => {
+                write!(f, "nothing could be read of the processors {strikes} times in a row: as if nothing were wrong from here on")
+            }
+        }
+    }
 }

@@ -39,7 +39,7 @@ pub enum ClassOrderError {
 impl fmt::Display for ClassOrderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Duplicate { class } => write!(f, "eviction order: class {} stands in it twice", name(*class)),
+            Self::Duplicate { class } => write!(f, "eviction order: class {class} stands in it twice"),
             Self::Empty => {
                 f.write_str("eviction order: without a class nothing is ever evicted; to only watch, say mode observe")
             }
@@ -51,15 +51,6 @@ impl fmt::Display for ClassOrderError {
 }
 
 impl std::error::Error for ClassOrderError {}
-
-fn name(class: StreamClass) -> &'static str {
-    match class {
-        StreamClass::Cached => "cached",
-        StreamClass::CatchUp => "catch-up",
-        StreamClass::Dev => "dev",
-        StreamClass::Live => "live",
-    }
-}
 
 fn class(word: &str) -> Option<StreamClass> {
     Some(match word {
@@ -116,7 +107,7 @@ impl Default for ClassOrder {
 impl fmt::Display for ClassOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, class) in self.classes.iter().enumerate() {
-            write!(f, "{}{}", if index == 0 { "" } else { "," }, name(*class))?;
+            write!(f, "{}{class}", if index == 0 { "" } else { "," })?;
         }
         Ok(())
     }

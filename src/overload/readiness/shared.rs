@@ -47,6 +47,12 @@ impl SharedReadiness {
         self.readiness.lock().is_ready()
     }
 
+    /// See [`Readiness::verdict`].
+    #[must_use]
+    pub fn verdict(&self) -> Change {
+        self.readiness.lock().verdict()
+    }
+
     /// A copy of the whole, as it is now.
     #[must_use]
     pub fn snapshot(&self) -> Readiness {

@@ -1,6 +1,6 @@
 //! Finds why a stream ended in whatever its handler returned.
 
-use std::{error::Error, fmt, io};
+use std::{error::Error, fmt, io::Error as IoError};
 
 use super::{Code, EndCause, StreamEnd};
 use crate::{Closed, sync::PlainArc};
@@ -154,7 +154,7 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
 /// What it wraps, or else its source. (The source of an `io::Error` and of an `Arc` is that of what they wrap, which would be
 /// passed over.)
 fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    if let Some(wrapped) = downcast::<io::Error>(error).and_then(io::Error::get_ref) {
+    if let Some(wrapped) = downcast::<IoError>(error).and_then(IoError::get_ref) {
         return Some(wrapped);
     }
     if let Some(wrapped) = error.downcast_ref::<PlainArc<dyn Error + Send + Sync>>() {

@@ -13,6 +13,7 @@
 
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
+use super::evictor::EVICTED_MESSAGE;
 use crate::{CloseReason, Closed, Position};
 
 mod classify;
@@ -240,7 +241,7 @@ impl fmt::Display for EndCause {
             Self::Cancelled => "the stream was cancelled",
             Self::DeadlineExceeded => "the deadline of the stream has passed",
             Self::Deterministic => "the work of the stream fails each time (deterministic error)",
-            Self::Evicted => "server CPU overloaded, please reconnect",
+            Self::Evicted => EVICTED_MESSAGE,
             Self::InvalidArgument => "the request is not valid",
             Self::Overloaded => "service under heavy load, please try connecting again",
             Self::PermissionDenied => "permission denied",

@@ -83,6 +83,7 @@ fn usage_is_that_of_the_group_whose_quota_binds_and_both_are_told() {
     let sample = reading.sample.unwrap();
     assert_eq!((sample.usage_cores, sample.process_cores, sample.quota_cores), (1.9, 0.4, Some(2.0)));
     assert_eq!((sample.throttled_share, sample.some_stalled, sample.full_stalled), (Some(0.5), Some(0.3), Some(0.2)));
+    assert_eq!(sample.throttled_cores, Some(0.25), "the pod's, whose quota it is");
     assert_eq!(reading.own().unwrap().usage_cores, Some(0.5));
     let pod = reading.binding().unwrap();
     assert_eq!((&pod.path, pod.usage_cores, pod.throttled_cores), (&tree.dir(POD), Some(1.9), Some(0.25)));

@@ -128,11 +128,12 @@ fn throttling_is_seen_where_the_ratio_is_low() {
     let reading = probe.at(5_000);
     let sample = reading.sample.unwrap();
     assert_eq!((reading.ratio(), sample.throttled_share), (Some(0.6), Some(0.5)));
-    assert_eq!(reading.own().unwrap().throttled_cores, Some(0.2));
+    assert_eq!((reading.own().unwrap().throttled_cores, sample.throttled_cores), (Some(0.2), Some(0.2)), "1 s over 5 s");
     stat(98_704_325_189, 3_936_954, 6_029, 19_176_137_007);
     assert_eq!(probe.at(10_000).sample.unwrap().throttled_share, None, "no period began");
     tree.used(APP, 98_704_325_189);
-    assert_eq!(probe.at(15_000).sample.unwrap().throttled_share, None, "the controller is gone: not told, rather than none");
+    let sample = probe.at(15_000).sample.unwrap();
+    assert_eq!((sample.throttled_share, sample.throttled_cores), (None, None), "the controller is gone: not told, rather than none");
 }
 
 /// F28, F29; pressure is the growth of `total` of the group's own file, whatever the kernel's averages say.
