@@ -1,6 +1,9 @@
 //! The words in which the modules about load talk of it: plain values, of which each module knows no more than these.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 /// What kind of stream it is, which decides in which order streams are let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,6 +17,18 @@ pub enum StreamClass {
     Dev,
     /// Production, at the head: it burns for as long as it is there.
     Live,
+}
+
+impl fmt::Display for StreamClass {
+    /// As operators write it, and as labels have it: `cached`, `catch-up`, `dev`, `live`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Cached => "cached",
+            Self::CatchUp => "catch-up",
+            Self::Dev => "dev",
+            Self::Live => "live",
+        })
+    }
 }
 
 /// Where the number of cores that a process may use comes from.
@@ -30,6 +45,24 @@ pub enum QuotaSource {
     Leaf,
     /// The operator said so.
     Override,
+}
+
+impl QuotaSource {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Affinity, Self::Ancestor, Self::Cpuset, Self::Leaf, Self::Override];
+}
+
+impl fmt::Display for QuotaSource {
+    /// As labels have it: `affinity`, `ancestor`, `cpuset`, `leaf`, `override`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Affinity => "affinity",
+            Self::Ancestor => "ancestor",
+            Self::Cpuset => "cpuset",
+            Self::Leaf => "leaf",
+            Self::Override => "override",
+        })
+    }
 }
 
 /// What was read of the processors over one interval, of the group whose quota binds.
@@ -53,6 +86,9 @@ pub struct CpuSample {
     pub quota_source: Option<QuotaSource>,
     /// Of the quota's periods, the share in which the group was throttled.
     pub throttled_share: Option<f64>,
+    /// Processors on which the group stood throttled, on average: `throttled_usec` adds them up, so this is its growth over real time. What
+    /// the group used and this are together at least what it wanted. In cores.
+    pub throttled_cores: Option<f64>,
     /// The share of time in which some task of the group waited for a processor (pressure, `some`).
     pub some_stalled: Option<f64>,
     /// The share of time in which all tasks of the group that had work waited (pressure, `full`).
@@ -71,6 +107,7 @@ impl CpuSample {
             quota_cores: None,
             quota_source: None,
             throttled_share: None,
+            throttled_cores: None,
             some_stalled: None,
             full_stalled: None,
         }

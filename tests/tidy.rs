@@ -31,6 +31,35 @@ const BEHIND_SYNC: &[&str] =
 /// (who, what it must not import): tier1 -> hub -> wake -> buffer -> sync.
 const NOT_UPWARDS: &[(&str, &[&str])] =
     &[("src/buffer", &["crate::hub", "crate::wake"]), ("src/sync", &["crate"]), ("src/wake", &["crate::hub"])];
+/// Where policies live: all files there but those of `BESIDE_POLICIES` are pure.
+const POLICIES: &[&str] = &["src/overload/", "src/placement/", "src/scaling/"];
+/// What stands beside policies: drivers, permits, stores and handles, each a file (or, with a slash, a folder) of its own.
+const BESIDE_POLICIES: &[&str] = &[
+    "src/overload/admission/mod.rs",
+    "src/overload/admission/permit.rs",
+    "src/overload/admission/shared.rs",
+    "src/overload/driver/",
+    "src/overload/events/",
+    "src/overload/pending/waiting.rs",
+    "src/overload/readiness/shared.rs",
+    "src/overload/watchdog/mod.rs",
+    "src/overload/watchdog/progress.rs",
+];
+/// What a policy does not reach for: time and samples are its arguments, its actions are its answer.
+const IMPURE: &[&str] = &[
+    "core::sync",
+    "crate::sync",
+    "rustix",
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::process",
+    "std::sync",
+    "std::thread",
+    "std::time::SystemTime",
+    "tokio",
+];
 const MEANINGLESS_NAMES: &[&str] = &["common", "helper", "helpers", "misc", "util", "utils"];
 
 /// A fault: where, and what. Lines count from 1.
@@ -131,6 +160,32 @@ fn imports_run_one_way(path: &str, text: &str) -> Vec<Fault> {
     rules
         .flat_map(|(_, banned)| named(path, text, banned, "imports run one way, tier1 -> hub -> wake -> buffer -> sync"))
         .collect()
+}
+
+/// Up to the tests at the foot, which may begin with a clock.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default()
+}
+
+fn policies_are_pure(path: &str, text: &str) -> Vec<Fault> {
+    let policy = POLICIES.iter().any(|folder| path.starts_with(folder)) && !path.ends_with("/tests.rs");
+    let beside = |entry: &&str| if entry.ends_with('/') { path.starts_with(**entry) } else { path == **entry };
+    if !policy || BESIDE_POLICIES.iter().any(|entry| beside(&entry)) {
+        return Vec::new();
+    }
+    // A value that is shared and does not change is a value, and so is an error that is looked at.
+    let text = &without_tests(text).replace("sync::PlainArc", "PlainArc").replace("io::Error", "IoError");
+    let why = "policies are pure; what does it stands beside them, and is listed in tests/tidy.rs";
+    let mut faults = named(path, text, IMPURE, why);
+    for (index, line) in text.lines().enumerate() {
+        let code = code(line);
+        // Both read the clock; a field `elapsed` does not.
+        let reads_a_clock = code.contains("Instant::now") || code.contains("SystemTime::now") || code.contains(".elapsed()");
+        if reads_a_clock || names(&code, "unsafe") {
+            faults.push(fault(path, index + 1, format!("reads a clock, or is unsafe: {why}")));
+        }
+    }
+    faults
 }
 
 /// The comment that the statement around line `index` begins under, and the statement's code above that line.
@@ -279,8 +334,15 @@ fn rust_files() -> io::Result<Vec<(String, String)>> {
 }
 
 type Rule = fn(&str, &str) -> Vec<Fault>;
-const RULES: &[Rule] =
-    &[std_only_in_sync, imports_run_one_way, orderings_say_why, promise_on_line_one, names_mean_something, allow_has_a_reason];
+const RULES: &[Rule] = &[
+    std_only_in_sync,
+    imports_run_one_way,
+    policies_are_pure,
+    orderings_say_why,
+    promise_on_line_one,
+    names_mean_something,
+    allow_has_a_reason,
+];
 
 #[test]
 fn every_file_keeps_the_house_rules() {
@@ -347,6 +409,35 @@ fn planted_import_upwards_is_caught() {
             ("src/sync.rs", "use crate::position::Position;", 1),
             ("src/sync/arc.rs", "use crate::few::Few;", 1),
             ("src/hub/topic.rs", "use crate::{buffer::Chain, wake::Slots};", 0),
+        ],
+    );
+}
+
+#[test]
+fn planted_impurity_in_a_policy_is_caught() {
+    let state = "src/overload/evictor/state.rs";
+    finds(
+        policies_are_pure,
+        &[
+            (state, "let now = Instant::now();", 1),
+            (state, "let passed = since.elapsed();", 1),
+            (state, "let passed = sample.elapsed; // not since.elapsed(), nor Instant::now()", 0),
+            (state, "use std::{fmt, fs};", 1),
+            (state, "use crate::{load::CpuSample, sync::Mutex};", 1),
+            (state, "use std::sync::atomic::AtomicU64;", 1),
+            (state, "use crate::{load::CpuSample, sync::PlainArc};", 0),
+            (state, "fn f() { tokio::spawn(g()); unsafe { h() } }", 2),
+            (state, "use std::time::{Duration, SystemTime};", 1),
+            (state, "/// Like std::fs.\nuse std::time::{Duration, Instant};\nfn f(now: Instant) {}", 0),
+            (state, "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    fn now() -> Instant { Instant::now() }\n}", 0),
+            ("src/placement/planner.rs", "std::thread::sleep(time);", 1),
+            ("src/overload/readiness/mod.rs", "use crate::sync::Mutex;", 1),
+            ("src/overload/readiness/shared.rs", "use crate::sync::Mutex;", 0),
+            (state, "use std::io::Error as IoError;", 0),
+            (state, "use std::io::Read;", 1),
+            ("src/overload/driver/run.rs", "let now = Instant::now();", 0),
+            ("src/overload/drivers.rs", "let now = Instant::now();", 1),
+            ("src/meter/stream.rs", "let now = Instant::now();", 0),
         ],
     );
 }

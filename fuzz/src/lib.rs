@@ -4,6 +4,7 @@
 //! * [`run`]: carries a case out on a real hub and on the model side by side, and panics at the first difference.
 //! * [`check_pattern`]: the same for patterns.
 //! * [`SetCase`], [`run_sets`]: sets, with a model of their own.
+//! * [`CgroupCase`], [`check_cgroup`]: the same for the files of control groups.
 //! * [`check_position`]: the same for the text form of positions.
 //!
 //! The model knows nothing of blocks, slots or stripes. It keeps every event ever published and, per reader, how far
@@ -11,6 +12,7 @@
 //! `tests/model.rs` from proptest with the stable toolchain.
 
 mod case;
+mod cgroup;
 mod ledger;
 mod log;
 mod pattern;
@@ -22,6 +24,7 @@ mod set;
 mod writer;
 
 pub use case::{Case, Form, Numbering, Op, Settings, StartAt, Way};
+pub use cgroup::{CgroupCase, Written, check_cgroup};
 pub use pattern::{PatternCase, check_pattern};
 pub use position::check_position;
 pub use replay::replay;

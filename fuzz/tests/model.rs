@@ -1,7 +1,9 @@
 //! The model of `src/` as property tests, with the stable toolchain: what libFuzzer finds by coverage, these find by
 //! chance, in every `cargo test`.
 
-use keywake_fuzz::{Case, Numbering, PatternCase, SetCase, check_pattern, check_position, run, run_sets};
+use keywake_fuzz::{
+    Case, CgroupCase, Numbering, PatternCase, SetCase, check_cgroup, check_pattern, check_position, run, run_sets,
+};
 use proptest::{
     collection::vec,
     prelude::{ProptestConfig, Strategy, any},
@@ -45,6 +47,16 @@ proptest! {
     #[test]
     fn sets_do_what_the_model_says(case in vec(any::<u8>(), 16..900).prop_map(|bytes| SetCase::from_bytes(&bytes))) {
         run_sets(&case);
+    }
+
+    #[test]
+    fn files_of_groups_are_read_as_the_model_does(bytes in vec(any::<u8>(), 0..400)) {
+        check_cgroup(&CgroupCase::from_bytes(&bytes));
+    }
+
+    #[test]
+    fn any_bytes_are_a_file_of_a_group_or_a_typed_error(bytes in vec(any::<u8>(), 0..100)) {
+        check_cgroup(&CgroupCase { text: bytes, written: None });
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub use extra::Slow;
 pub use publisher::{PublishAtError, Publisher, SeqError, SharedPublisher, SourcePublisher};
 pub use relay::{Relay, RelayHandle};
 pub use set::{SetRecv, SubscriptionSet};
+pub(crate) use shared::FirstPanic;
 pub use snapshot::SnapshotFailed;
 pub use stats::{Stats, TopicCounts, TopicStats};
 pub use subscription::Subscription;
@@ -65,7 +66,7 @@ use self::{
     arrivals::ReaderArrives,
     extra::Untold,
     registry::{Later, Maker, Removal},
-    shared::{AsKey, Borrowed, FirstPanic, Numbering, Owned, Shared},
+    shared::{AsKey, Borrowed, Numbering, Owned, Shared},
     snapshot::{Landing, Role, Taken},
     topic::{Ending, Topic, TopicArc},
 };

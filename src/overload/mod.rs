@@ -2,12 +2,12 @@
 //!
 //! Policies are pure: each is stepped with a sample and the time, and answers with what to do. Permits and the driver stand beside them.
 
-mod admission;
-mod concurrency;
-mod driver;
-mod events;
-mod evictor;
-mod pending;
-mod readiness;
-mod status;
-mod watchdog;
+pub mod admission;
+pub mod concurrency;
+pub mod driver;
+pub mod events;
+pub mod evictor;
+pub mod pending;
+pub mod readiness;
+pub mod status;
+pub mod watchdog;

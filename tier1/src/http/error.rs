@@ -7,6 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::{HeaderMap, StatusCode, header};
+use keywake::overload::status::{Code, EndCause};
 use serde::Serialize;
 
 /// An error: a status, a code for programs, a message for people, and in a batch the line.
@@ -22,6 +23,23 @@ impl ApiError {
     /// An error with this status.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, code, message: message.into(), line: None }
+    }
+
+    /// An error with the status that the library's table has for this code.
+    pub fn of(code: Code, word: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        // The table has none that is no status.
+        let status = StatusCode::from_u16(code.wire().http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self::new(status, word, message)
+    }
+
+    /// The server stops.
+    pub fn draining(message: &'static str) -> Self {
+        Self::of(EndCause::ShuttingDown.code(), "draining", message)
+    }
+
+    /// Something is broken here.
+    pub fn internal(message: &'static str) -> Self {
+        Self::of(Code::Internal, "internal", message)
     }
 
     /// An error with status 400.

@@ -29,8 +29,7 @@ pub(super) async fn busiest(State(app): State<Arc<App>>, RawQuery(query): RawQue
     let top = top(query.as_deref().unwrap_or_default())?;
     // It visits every key there is: not on a thread that serves streams.
     let listed = tokio::task::spawn_blocking(move || list(&app, top)).await;
-    let listed =
-        listed.map_err(|_| ApiError::new(hyper::StatusCode::INTERNAL_SERVER_ERROR, "internal", "the keys cannot be listed"))?;
+    let listed = listed.map_err(|_| ApiError::internal("the keys cannot be listed"))?;
     Ok(json(&listed))
 }
 

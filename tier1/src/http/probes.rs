@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::IntoResponse};
-use hyper::{HeaderMap, StatusCode, header};
+use hyper::{HeaderMap, header};
 
 use super::error::ApiError;
 use crate::{app::App, metrics::CONTENT_TYPE};
@@ -35,7 +35,7 @@ pub(super) async fn live() -> &'static str {
 /// 200 until the process drains.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, ApiError> {
     if app.draining.is_cancelled() {
-        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping"));
+        return Err(ApiError::draining("the server is stopping"));
     }
     Ok("ok\n")
 }
@@ -45,7 +45,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<impl IntoResp
     // The hub's figures pass over all keys: not on a thread that serves streams.
     let text = tokio::task::spawn_blocking(move || app.metrics.text()).await;
     let Ok(Ok(text)) = text else {
-        return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the metrics cannot be written"));
+        return Err(ApiError::internal("the metrics cannot be written"));
     };
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text))
 }

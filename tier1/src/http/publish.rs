@@ -184,5 +184,5 @@ fn unsupported(message: &'static str) -> ApiError {
 }
 
 fn draining() -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping; the event may not have been published")
+    ApiError::draining("the server is stopping; the event may not have been published")
 }

@@ -7,7 +7,7 @@ use axum::{
     extract::{RawQuery, State},
     response::Response,
 };
-use hyper::{HeaderMap, StatusCode, header};
+use hyper::{HeaderMap, header};
 use keywake::{Position, Start};
 
 use super::{PathKey, error::ApiError, path_key, query, wanted::Wanted};
@@ -49,7 +49,7 @@ pub(super) async fn several_keys(
     let here = Arc::clone(&app);
     // It passes over all keys: not on a thread that serves streams.
     let feed = tokio::task::spawn_blocking(move || Feed::new(&here, keys, &patterns, start)).await;
-    let fails = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the stream cannot be opened");
+    let fails = |_| ApiError::internal("the stream cannot be opened");
     Ok(stream(app, feed.map_err(fails)?, start, true))
 }
 

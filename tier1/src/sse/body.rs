@@ -205,6 +205,35 @@ impl Writer<'_> {
 
 /// How long a client should wait before it comes back: spread, so that those who left together do not return together.
 fn comeback(retry: Duration, end: &End) -> Duration {
-    let spread = retry.mul_f64(1.0 + 2.0 * fastrand::f64());
-    if end.is_for_want_of_room() { spread * 10 } else { spread }
+    let spread = fastrand::f64();
+    // A browser comes back even where there is nothing to come back to.
+    end.status().retry_after(retry, spread).unwrap_or_else(|| retry.mul_f64(1.0 + 2.0 * spread))
+}
+
+#[cfg(test)]
+mod tests {
+    use keywake::CloseReason;
+
+    use super::*;
+
+    #[test]
+    fn clients_are_told_to_come_back_in_one_to_three_times_the_setting_and_ten_times_that_for_want_of_room() {
+        let second = Duration::from_secs(1);
+        for (end, from) in [
+            (End::Closed(CloseReason::KeyClosed), 1),
+            (End::Closed(CloseReason::Other("x".into())), 1),
+            (End::Closed(CloseReason::PredicatePanicked), 1),
+            (End::Closed(CloseReason::PublisherDropped), 1),
+            (End::Closed(CloseReason::Shutdown), 1),
+            (End::Closed(CloseReason::SlowReader), 1),
+            (End::Closed(CloseReason::TopicLimit), 10),
+            (End::TooManyMatches, 10),
+        ] {
+            let waits: Vec<_> = (0..100).map(|_| comeback(second, &end)).collect();
+            assert!(waits.iter().all(|wait| (from * second..=3 * from * second).contains(wait)), "{end:?}: {waits:?}");
+            assert!(waits.iter().any(|wait| *wait != waits[0]), "{end:?}: not spread");
+            let may_resume = if let End::Closed(reason) = &end { reason.may_resume() } else { true };
+            assert_eq!(end.status().may_resume(), may_resume, "{end:?}");
+        }
+    }
 }

@@ -97,10 +97,11 @@ pub fn goaway(out: &mut Vec<u8>, ids: &Ids, cursor: Option<u64>, end: &End, retr
         may_resume: bool,
     }
     let cursor_text = cursor.map(|cursor| ids.text(cursor));
-    let data = Data { reason: end.word(), cursor: cursor_text, may_resume: end.may_resume() };
+    let status = end.status();
+    let data = Data { reason: end.word(), cursor: cursor_text, may_resume: status.may_resume() };
     put(out, format_args!("retry: {}\n", retry.as_millis()));
     ids.put(out, cursor);
-    message(out, "goaway", &data);
+    message(out, status.code().wire().sse_event, &data);
 }
 
 /// A cause, as it stands in a gap and as a metric's label.

@@ -6,7 +6,10 @@
 
 use std::task::{Context, Poll, ready};
 
-use keywake::{CloseReason, Gap, Pattern, Received, ReceivedRef, Start, Subscription, TryRecvError};
+use keywake::{
+    CloseReason, Gap, Pattern, Received, ReceivedRef, Start, Subscription, TryRecvError,
+    overload::status::{Code, StreamEnd},
+};
 
 use super::{encode::reason_word, several::Several};
 use crate::{app::App, key::Key, payload::Payload};
@@ -59,19 +62,14 @@ impl End {
         }
     }
 
-    /// Whether coming back with the same position makes sense.
+    /// The same in the library's classification: whether to come back with the same position, and when. Room comes only as keys go
+    /// idle, so that takes longest.
     #[must_use]
-    pub fn may_resume(&self) -> bool {
+    pub fn status(&self) -> StreamEnd {
         match self {
-            Self::Closed(reason) => reason.may_resume(),
-            Self::TooManyMatches => true,
+            Self::Closed(reason) => reason.into(),
+            Self::TooManyMatches => StreamEnd::new(Code::ResourceExhausted, "the patterns match too many keys"),
         }
-    }
-
-    /// Whether it makes none to come back soon: room comes only as keys go idle.
-    #[must_use]
-    pub const fn is_for_want_of_room(&self) -> bool {
-        matches!(self, Self::Closed(CloseReason::TopicLimit) | Self::TooManyMatches)
     }
 }
 

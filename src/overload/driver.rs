@@ -1,1 +1,0 @@
-//! What ticks: reads the meter, steps the policies, tells the hub.

@@ -1,1 +1,0 @@
-//! What is said through the hub: overload, readiness, evictions.

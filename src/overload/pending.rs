@@ -1,1 +1,0 @@
-//! Who waits to come in: a queue bounded in length and in time.

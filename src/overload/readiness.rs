@@ -1,1 +1,0 @@
-//! Whether the process wants new work: an AND of named conditions.

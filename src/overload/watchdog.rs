@@ -1,1 +1,0 @@
-//! Stalled work, as opposed to slow work.

@@ -1,0 +1,162 @@
+//! For how long what may be silent, as the operator says it.
+
+use std::{error::Error, fmt, time::Duration};
+
+/// For how long what may be silent. A limit of zero is off; with all of them off, nothing is ever told to end.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use keywake::overload::{watchdog::{Watchdog, WatchdogLimits}};
+/// let stall = Duration::from_secs(20 * 60);
+/// let watchdog = Watchdog::new(WatchdogLimits { stall, ..WatchdogLimits::default() })?;
+/// # assert_eq!(watchdog.active(std::time::Instant::now()).tasks, 0);
+/// # Ok::<(), keywake::overload::watchdog::WatchdogError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchdogLimits {
+    /// How long a task may be without progress. Default 10 min.
+    pub stall: Duration,
+    /// How long a task may be there at all. Default 4 h: the source had 60 min, which ended those that were slow and alive.
+    pub absolute: Duration,
+    /// How long one [`Item`](super::Item) may take. Default 3 min.
+    pub item: Duration,
+    /// How long a task is there before it is told of as one that is there for long, and then again each time as long has passed.
+    /// Default 5 min.
+    pub long_active: Duration,
+    /// How often [`Watchdog::check`](super::Watchdog::check) is to be called. It must not be zero. Default 30 s.
+    ///
+    /// A task is told to end at most so long after its time is up. More than twice as long between two checks is a gap, in which
+    /// the process, or the check, did not run.
+    pub period: Duration,
+}
+
+impl Default for WatchdogLimits {
+    fn default() -> Self {
+        Self {
+            stall: Duration::from_secs(10 * 60),
+            absolute: Duration::from_secs(4 * 60 * 60),
+            item: Duration::from_secs(3 * 60),
+            long_active: Duration::from_secs(5 * 60),
+            period: Duration::from_secs(30),
+        }
+    }
+}
+
+impl WatchdogLimits {
+    /// # Errors
+    /// See [`WatchdogError`].
+    pub(super) fn check(&self) -> Result<(), WatchdogError> {
+        let Self { stall, absolute, item, period, .. } = *self;
+        if period.is_zero() {
+            return Err(WatchdogError::ZeroPeriod);
+        }
+        let named = [("stall", stall), ("absolute", absolute), ("item", item)];
+        if let Some((name, limit)) = named.into_iter().find(|(_, limit)| !limit.is_zero() && *limit < period) {
+            return Err(WatchdogError::BelowPeriod { name, limit, period });
+        }
+        if !stall.is_zero() && !item.is_zero() && stall <= item {
+            return Err(WatchdogError::StallWithinItem { stall, item });
+        }
+        if !stall.is_zero() && !absolute.is_zero() && absolute <= stall {
+            return Err(WatchdogError::AbsoluteWithinStall { absolute, stall });
+        }
+        Ok(())
+    }
+
+    /// How long a task is left alone after a gap: a period, and long enough for one that lives to end an item.
+    pub(super) fn grace(&self) -> Duration {
+        self.period.max(self.item)
+    }
+}
+
+/// Why there is no [`Watchdog`](super::Watchdog) with these limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WatchdogError {
+    /// A task would be ended for its age before it could ever be called stalled.
+    AbsoluteWithinStall {
+        /// `absolute`.
+        absolute: Duration,
+        /// `stall`.
+        stall: Duration,
+    },
+    /// A limit is shorter than the time between two checks.
+    BelowPeriod {
+        /// Which of [`WatchdogLimits`](super::WatchdogLimits).
+        name: &'static str,
+        /// Its value.
+        limit: Duration,
+        /// `period`.
+        period: Duration,
+    },
+    /// A task would be called stalled while one item may still take its time.
+    StallWithinItem {
+        /// `stall`.
+        stall: Duration,
+        /// `item`.
+        item: Duration,
+    },
+    /// The period is zero.
+    ZeroPeriod,
+}
+
+impl fmt::Display for WatchdogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AbsoluteWithinStall { absolute, stall } => {
+                write!(f, "watchdog: absolute ({absolute:?}) must be longer than stall ({stall:?}), or 0 (off)")
+            }
+            Self::BelowPeriod { name, limit, period } => {
+                write!(f, "watchdog: {name} ({limit:?}) is shorter than the period between checks ({period:?})")
+            }
+            Self::StallWithinItem { stall, item } => {
+                write!(f, "watchdog: stall ({stall:?}) must be longer than item ({item:?}): one item may take as long")
+            }
+            Self::ZeroPeriod => write!(f, "watchdog: period is 0"),
+        }
+    }
+}
+
+impl Error for WatchdogError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn defaults_are_those_of_the_documentation() {
+        let limits = WatchdogLimits::default();
+        let expected = [600, 14_400, 180, 300, 30].map(Duration::from_secs);
+        assert_eq!([limits.stall, limits.absolute, limits.item, limits.long_active, limits.period], expected);
+        assert_eq!(limits.check(), Ok(()));
+    }
+
+    #[test]
+    fn stall_must_be_longer_than_the_time_for_one_item() {
+        let default = WatchdogLimits::default();
+        for (stall, is_fine) in [(180, false), (179, false), (181, true), (0, true)] {
+            let limits = WatchdogLimits { stall: stall * SECOND, ..default };
+            let error = Err(WatchdogError::StallWithinItem { stall: stall * SECOND, item: default.item });
+            assert_eq!(limits.check(), if is_fine { Ok(()) } else { error }, "{stall}");
+        }
+        assert_eq!(WatchdogLimits { stall: 60 * SECOND, item: Duration::ZERO, ..default }.check(), Ok(()));
+    }
+
+    #[test]
+    fn limits_that_cannot_work_are_refused_in_words() {
+        let default = WatchdogLimits::default();
+        let table = [
+            (WatchdogLimits { period: Duration::ZERO, ..default }, "period is 0"),
+            (WatchdogLimits { item: SECOND, ..default }, "item (1s) is shorter than the period between checks (30s)"),
+            (WatchdogLimits { absolute: default.stall, ..default }, "absolute (600s) must be longer than stall (600s)"),
+            (WatchdogLimits { stall: 2 * SECOND, ..default }, "stall (2s) is shorter than the period"),
+        ];
+        for (limits, text) in table {
+            let error = limits.check().unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+}
