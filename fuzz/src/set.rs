@@ -534,7 +534,8 @@ impl World {
             let had_topic = KEYS.iter().zip(had_topic).any(|(other, had_topic)| other == key && had_topic);
             if let Some(owed) = reading.owed.get_mut(key).map(Owed::last_mut) {
                 if had_topic && owed.until.is_some() {
-                    // It has ended, and is not told yet; but has a new topic.
+                    // It has ended, and is not told yet; but has a new topic, which may begin before where the set has come to.
+                    reading.last = reading.last.min(begin.at);
                     owed.next = Some(Box::new(begin.clone()));
                 }
                 continue;

@@ -32,6 +32,12 @@ impl<F: Future<Output = ()>> Runner<F> {
         self.seen = if polled == Poll::Ready(()) { None } else { Some(rings) };
     }
 
+    /// Another task has it from now on, with another waker.
+    pub fn change_task(&mut self) {
+        self.alarm = Alarm::new();
+        self.seen = self.seen.map(|_| 0);
+    }
+
     /// Polls it for as long as it was woken since it was last polled.
     ///
     /// # Panics

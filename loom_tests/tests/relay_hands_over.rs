@@ -1,5 +1,7 @@
 //! With a relay no wake is lost either: it comes, works, sleeps, or goes in any way, while an event is published.
 
+use std::time::{Duration, Instant};
+
 use keywake::{Hub, Publisher, Relay};
 use loom_tests::{KEY, Payload, Payloads, Runner, Sleeper, builder, model, model_within, race, race3};
 
@@ -85,6 +87,64 @@ fn first_poll_against_publish_to_who_is_bound() {
 #[test]
 fn falls_asleep_against_publish_to_who_is_bound() {
     model(|| polled_against_publish(1, true));
+}
+
+/// It was polled in one task, and is now in another, with another waker.
+#[test]
+fn polled_by_another_task_against_publish() {
+    model(|| {
+        let Stage { payloads, mut publisher, hub, mut relay, mut sleeper } = Stage::new(1, false);
+        let event = payloads.make(1);
+        let (mut relay, publisher) = race(
+            move || {
+                relay.change_task();
+                relay.poll();
+                relay
+            },
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+        );
+        relay.run();
+        assert!(sleeper.was_woken(), "by the task that has the relay now");
+        judge(&mut sleeper, &[1], &hub);
+        drop((publisher, sleeper, hub, relay));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A sweep says that a key that rests may be fanned out, while the relay has its work in its hands.
+#[test]
+fn sweep_against_relay_at_work() {
+    model(|| {
+        let payloads = Payloads::new();
+        let hour = Duration::from_secs(3_600);
+        let (mut publisher, hub) = builder().min_fanout_interval(hour).build();
+        let mut relay = Runner::new(hub.relay());
+        relay.poll();
+        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+        assert!(sleeper.poll().is_pending(), "nothing yet");
+        publisher.publish(&KEY, payloads.make(1));
+        relay.run();
+        assert!(sleeper.poll().is_ready() && sleeper.poll().is_pending(), "one event");
+        publisher.publish(&KEY, payloads.make(2));
+        relay.run();
+        assert!(!sleeper.was_woken(), "the key rests");
+        let other = hub.clone();
+        let (mut relay, ()) = race(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || other.sweep(Instant::now() + 2 * hour),
+        );
+        relay.run();
+        assert!(sleeper.was_woken(), "its time is over");
+        judge(&mut sleeper, &[1, 2], &hub);
+        drop((publisher, sleeper, hub, relay));
+        payloads.assert_all_dropped();
+    });
 }
 
 fn works_against_publish_against_recv(is_bound: bool) {

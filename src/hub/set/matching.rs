@@ -311,6 +311,10 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> Hub<K, T> {
 impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     /// Reads all keys that a pattern names, from now on: [`add_matching_from`](Self::add_matching_from) with [`Start::Next`].
     ///
+    /// Of the keys that have a topic, what is on its way meanwhile is received too, as with [`add`](Self::add). An event to a key
+    /// without one that is published while this is called is received if it makes the topic; otherwise, of a key that gets its topic later,
+    /// it is told as a gap, or was before where the set's [`position`](Self::position) stands when this returns.
+    ///
     /// # Panics
     /// As [`add_matching_from`](Self::add_matching_from).
     ///
@@ -334,6 +338,9 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     /// Reads all keys that a pattern names. Those that have a topic now begin where `start` says, as with [`add_from`](Self::add_from).
     /// Those that get one later are read from its first event on: no event is missed from when this call returns, and after
     /// [`Start::After`] a position, what was lost of such a key since that position is told as a gap, as far as the hub remembers it.
+    ///
+    /// Keys that begin before the set's [`position`](Self::position) take that back, as with [`add_from`](Self::add_from): among them one
+    /// whose end is still to be told while there is a new topic for it. A key that the set reads already goes on where it is.
     ///
     /// A pattern is a reader of all it names: the first event of such a key makes its topic, also where nobody else reads it and
     /// [`retain_unread`](crate::Builder::retain_unread) is not set. A publish to a key that has a topic pays nothing for patterns; one to a

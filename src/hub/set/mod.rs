@@ -98,8 +98,9 @@ use crate::{
 /// ```
 ///
 /// Three things follow from there being one position only:
-/// * A key that is added from before it takes it back, until what that key has to tell is delivered.
-/// * A key that is added later with [`Start::Next`] begins at now: who comes back with a position from before that gets what lay between.
+/// * A key or a pattern that is added from before it takes it back, until what that has to tell is delivered.
+/// * A key that is added later with [`Start::Next`] begins at now, and not behind an event that is just being published: who comes back
+///   with a position from before that gets what lay between.
 /// * A loss is told where it begins, also if it reaches beyond the events of other keys that are still to come. Who comes back from a
 ///   position within it is told the rest of it again.
 ///
@@ -188,6 +189,11 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
 impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     /// Reads a key from now on: [`add_from`](Self::add_from) with [`Start::Next`]. False: it is in the set already.
     ///
+    /// The key begins where the set's [`position`](Self::position) stands, or where the hub has come to since, and does not take it back.
+    /// So what is published after this returned is received, and so is an event that is on its way meanwhile, in a publisher's hands: the
+    /// position will pass it, and passes nothing that was not told. If retention, or the end of the key's topic, takes such an event
+    /// away first, a gap comes of it, which may be the first that is told of the key.
+    ///
     /// # Panics
     /// As [`add_from`](Self::add_from).
     ///
@@ -225,6 +231,9 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     }
 
     /// Reads a key from where `start` says. False: it is in the set already, and nothing changes.
+    ///
+    /// From before the set's [`position`](Self::position), it takes that back, until what the key has to tell is delivered: that comes
+    /// next, though its numbers may be lower than those of what was received before. With [`Start::Next`] see [`add`](Self::add).
     ///
     /// At the limit of topics, the key's [`Received::Ended`] is all that comes of it.
     ///
@@ -453,7 +462,8 @@ impl<K: Key, T: Send + Sync + 'static> SubscriptionSet<K, T> {
     /// moves without events; otherwise that of the last event received, or a later one. [`Start::After`] it is exact, for all keys.
     ///
     /// While a key that came with a position of another epoch, or from ahead of the hub, is still to be told so, it is that position. It goes
-    /// back where a key is added from before it. Where a hub is shut down while events are published, it may lie before the last events
+    /// back where a key or a pattern is added from before it; and, to where the set last looked for what came, where a pattern brings a
+    /// topic that begins with a loss. Where a hub is shut down while events are published, it may lie before the last events
     /// received: after those, other keys may have missed some.
     ///
     /// Looks at no key that is quiet.
