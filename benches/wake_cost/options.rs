@@ -7,7 +7,7 @@ use crate::{measure, measure::surroundings::cores};
 const HELP: &str = "\
 What does waking cost, keywake's ways beside its peers'?
 
-cargo bench --bench wake_cost                  everything, in about four minutes
+cargo bench --bench wake_cost                  everything, in about three minutes
 cargo bench --bench wake_cost -- [OPTIONS]
   --quick          everything coarsely, in half a minute
   --only PART      one part (may be given more than once); --only matrix,burst is the same as two of them

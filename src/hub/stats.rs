@@ -14,12 +14,12 @@ pub struct Stats {
     pub published: u64,
     /// Of these, the ones that nobody kept.
     pub unread: u64,
-    /// Wakes given to parked readers.
+    /// Wakes given to parked readers, and to sets that sleep.
     pub wakes: u64,
     /// Wakes given to a reader that had already seen everything when its waker was taken: a check of the bookkeeping, always 0. (A reader
-    /// that is about to be woken may still take the event by itself; that is not counted.)
+    /// that is about to be woken may still take the event by itself; that is not counted. Nor is a set's wake looked at.)
     pub empty_wakes: u64,
-    /// Passes over the parked readers of a key.
+    /// Passes over the parked readers of a key. (Sets are marked, without one.)
     pub fan_outs: u64,
     /// Of these, the ones that a publisher made though there is a relay: it was overdue, or too many keys waited for it.
     pub fall_backs: u64,
