@@ -130,7 +130,9 @@ impl Driver {
     /// If a waker panics that it wakes, or the victim policy or the source. The next tick goes on.
     pub fn tick(&self, now: Instant) -> Tick {
         let shared = &*self.shared;
-        let Some(step) = State::begin(&shared.state, now, &shared.streams, shared.watchdog.as_ref()) else { return Tick::default() };
+        let Some(step) = State::begin(&shared.state, now, &shared.streams, shared.watchdog.as_ref()) else {
+            return Tick::default();
+        };
         let _turn = Turn(shared);
         let mut lines = step.lines.clone();
         self.act(&step, now, &mut lines);
@@ -160,8 +162,14 @@ impl Driver {
                 Action::Started { mode, quota_cores } => lines.push(Line::Started { mode: *mode, quota_cores: *quota_cores }),
                 &Action::OverloadBegan { bound, enforced, usage_ratio, demand_ratio } => {
                     let bound = Some(bound);
-                    let state =
-                        OverloadState { overloaded: true, enforced, bound, usage_ratio, demand_ratio, ..OverloadState::default() };
+                    let state = OverloadState {
+                        overloaded: true,
+                        enforced,
+                        bound,
+                        usage_ratio,
+                        demand_ratio,
+                        ..OverloadState::default()
+                    };
                     self.publish(LoadKey::Overload, LoadEvent::Overload(state));
                     lines.push(Line::OverloadBegan(state));
                 }
