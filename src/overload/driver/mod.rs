@@ -45,7 +45,7 @@ pub use token::{CancelToken, Cancelled};
 use super::{
     admission::Admission,
     events::{LoadEvent, LoadHub, LoadKey, OVERLOAD, OverloadState, StreamId, Victim},
-    evictor::{Action, Alert, Bound, Explanation, Gauges, Mode},
+    evictor::{Action, Alert, Bound, Eviction, Explanation, Gauges, Mode},
     status::EndCause,
     watchdog::{TimedOut, Watchdog},
 };
@@ -226,7 +226,7 @@ impl Driver {
     }
 
     /// `None`: it has ended.
-    fn victim(&self, eviction: super::evictor::Eviction<StreamId>) -> Option<Victim> {
+    fn victim(&self, eviction: Eviction<StreamId>) -> Option<Victim> {
         let trace_id = self.shared.streams.trace_id(eviction.id)?;
         Some(Victim { eviction, trace_id })
     }
@@ -256,7 +256,8 @@ impl Driver {
     }
 
     /// Stops for good: nothing is read, set, told or cancelled from here on. A drain that was under way evicts nobody; readiness stays as it
-    /// is (it is the host's to [shut it down](LoadHub::shut_down)), and so does admission.
+    /// is (it is the host's to [shut it down](LoadHub::shut_down)), and so does admission. Only a tick that is under way on another thread
+    /// meanwhile still does what it has decided.
     pub fn stop(&self) {
         let mut state = self.shared.state.lock();
         state.is_stopped = true;
