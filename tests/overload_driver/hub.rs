@@ -30,7 +30,8 @@ use crate::{
 fn cancelling_one_stream_wakes_one_task_among_70_000() {
     const STREAMS: usize = 70_000;
     let mut world = World::new(Mode::Full);
-    let streams: Vec<_> = (0..STREAMS).map(|number| world.stream(StreamClass::Dev, &number.to_string())).collect();
+    let class = |number| if number == 7 { StreamClass::Live } else { StreamClass::Dev };
+    let streams: Vec<_> = (0..STREAMS).map(|number| world.stream(class(number), &number.to_string())).collect();
     let wakers: Vec<_> = streams.iter().map(|_| CountingWaker::new()).collect();
     let mut tokens: Vec<_> = streams.iter().map(|stream| stream.token()).collect();
     for (token, waker) in tokens.iter_mut().zip(&wakers) {
@@ -91,7 +92,7 @@ fn unready_is_visible_a_drain_before_the_first_eviction() {
     let admission = Admission::new(AdmissionLimits::default()).unwrap();
     let mut world = World::with(crate::world::evictor(Mode::Full), |builder| builder.admission(admission.clone()));
     let load = world.driver.load().clone();
-    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Dev, "cool"));
+    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
     let mut health = load.follow(LoadKey::Readiness);
     let mut all = load.hub().subscribe_set();
     all.add(&LoadKey::Readiness);
@@ -165,7 +166,7 @@ fn health_drain_and_a_second_admission_are_ordinary_subscribers() {
 fn stream_and_who_watches_all_are_told_of_an_eviction_and_of_a_would_be_one_only_the_latter() {
     for (mode, is_cut) in [(Mode::Full, true), (Mode::Observe, false)] {
         let mut world = World::new(mode);
-        let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Dev, "cool"));
+        let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
         hot.set_position(17);
         let mut own = world.driver.load().follow(LoadKey::Stream(hot.id()));
         let mut all = world.driver.load().follow(LoadKey::Evictions);

@@ -51,8 +51,8 @@ impl Wake for Drops {
 #[test]
 fn victim_that_ends_before_its_cancel_is_nothing_and_not_counted() {
     let mut world = World::with(evictor(Mode::Full).max_per_round(Some(2)), |builder| builder);
-    let (first, second) = (world.stream(StreamClass::Dev, "first"), world.stream(StreamClass::Dev, "second"));
-    let third = world.stream(StreamClass::Live, "third");
+    let (first, second) = (world.stream(StreamClass::Dev, "first"), world.stream(StreamClass::Live, "second"));
+    let third = world.stream(StreamClass::CatchUp, "third");
     let second_id = second.id();
     let before = world.ticks(5, &[&first, &second, &third]);
     assert_eq!(evicted(&before), []);
@@ -74,7 +74,7 @@ fn victim_that_ends_before_its_cancel_is_nothing_and_not_counted() {
 #[test]
 fn first_cause_wins_and_a_second_cancel_is_not_counted() {
     let mut world = World::new(Mode::Full);
-    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Dev, "cool"));
+    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
     world.ticks(5, &[&hot, &cool]);
     let streams = world.driver.streams().clone();
     assert!(streams.cancel(hot.id(), EndCause::Stalled));
@@ -107,7 +107,7 @@ impl Error for Layer {
 #[test]
 fn client_of_a_victim_is_told_unavailable_in_the_evictors_words_and_when_to_come_again() {
     let mut world = World::new(Mode::Full);
-    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Dev, "cool"));
+    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
     world.ticks(6, &[&hot, &cool]);
     let cancelled = hot.cancelled().expect("it is the victim");
     assert_eq!((cancelled.to_string(), cancelled.cause()), (EVICTED_MESSAGE.to_owned(), EndCause::Evicted));

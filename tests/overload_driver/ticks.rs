@@ -50,10 +50,10 @@ fn off_reads_nothing_and_has_nothing_to_tick_for() {
 fn observing_reads_and_tells_and_touches_neither_readiness_nor_admission_nor_streams() {
     let admission = admission(AdmissionLimits::default());
     let mut world = World::with(evictor(Mode::Observe), |builder| builder.admission(admission.clone()));
-    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Dev, "cool"));
-    let live = world.stream(StreamClass::Live, "live");
+    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
+    let catch_up = world.stream(StreamClass::CatchUp, "catch-up");
     let mut readiness = world.driver.load().follow(LoadKey::Readiness);
-    let lines = world.ticks(6, &[&hot, &cool, &live]);
+    let lines = world.ticks(6, &[&hot, &cool, &catch_up]);
     assert!(lines.iter().any(|(time, line)| *time == 20.0 && matches!(line, Line::OverloadBegan(state) if !state.enforced)));
     assert!(lines.iter().any(|(time, line)| *time == 30.0 && matches!(line, Line::WouldEvict(_))));
     assert_eq!(world.driver.evictions()[0].action, "observed");
@@ -117,7 +117,7 @@ fn what_somebody_else_sets_is_set_right_at_the_next_tick_also_between_two_steps(
 fn stopped_in_its_drain_it_reads_sets_tells_and_cancels_nothing_more() {
     let mut world = World::new(Mode::Full);
     let load = world.driver.load().clone();
-    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Dev, "cool"));
+    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
     world.ticks(5, &[&hot, &cool]);
     assert!(!load.is_ready());
     world.driver.stop();
@@ -324,7 +324,7 @@ impl Wake for Ticks {
 #[test]
 fn waker_may_use_the_driver_and_its_tick_does_nothing() {
     let mut world = World::new(Mode::Full);
-    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Dev, "cool"));
+    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
     let mut token = hot.token();
     let waker = Waker::from(Arc::new(Ticks(world.driver.clone(), world.base + Duration::from_secs(1_000))));
     assert!(token.poll_cancelled(&mut Context::from_waker(&waker)).is_pending());
@@ -346,7 +346,7 @@ impl Wake for Panics {
 #[test]
 fn tick_in_which_a_waker_panics_is_over_and_the_next_goes_on() {
     let mut world = World::new(Mode::Full);
-    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Dev, "cool"));
+    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
     let mut token = hot.token();
     assert!(token.poll_cancelled(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
     world.ticks(5, &[&hot, &cool]);
