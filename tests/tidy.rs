@@ -169,8 +169,8 @@ fn without_tests(text: &str) -> &str {
 
 fn policies_are_pure(path: &str, text: &str) -> Vec<Fault> {
     let policy = POLICIES.iter().any(|folder| path.starts_with(folder)) && !path.ends_with("/tests.rs");
-    let beside = |entry: &&str| if entry.ends_with('/') { path.starts_with(**entry) } else { path == **entry };
-    if !policy || BESIDE_POLICIES.iter().any(|entry| beside(&entry)) {
+    let is_beside = |entry: &str| if entry.ends_with('/') { path.starts_with(entry) } else { path == entry };
+    if !policy || BESIDE_POLICIES.iter().any(|entry| is_beside(entry)) {
         return Vec::new();
     }
     // A value that is shared and does not change is a value, and so is an error that is looked at.

@@ -396,7 +396,7 @@ fn explanation_says_who_goes_who_is_next_and_why_the_others_stay() {
         assert_eq!(explanation.next().map(|stream| stream.id), Some(3));
         assert!((explanation.excess_cores.unwrap() - 1.0).abs() < 1e-9);
         let text = explanation.to_string();
-        assert!(text.contains("4 Live burns 0.010") && text.contains("stays, burns less than the floor"), "{text}");
+        assert!(text.contains("4 live burns 0.010") && text.contains("stays, burns less than the floor"), "{text}");
         let actions = world.tick(5.0, 1.0);
         let went = if mode == Mode::Observe { would_evict(&actions) } else { evicted(&actions) };
         assert_eq!(went, [1, 2], "as it was explained");

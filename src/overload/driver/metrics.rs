@@ -100,7 +100,8 @@ impl Driver {
         if let Some(watchdog) = &self.shared.watchdog {
             let oldest = watchdog.active(now).oldest.unwrap_or_default();
             gauge!("tier1_oldest_request_seconds").set(oldest.as_secs_f64());
-            for (cause, count) in self.shared.state.lock().timed_out() {
+            let timed_out = self.shared.state.lock().timed_out();
+            for (cause, count) in timed_out {
                 let reason = match cause {
                     EndCause::ActiveTooLong => "active_too_long",
                     EndCause::Stalled => "stalled",

@@ -45,7 +45,7 @@ pub use token::{CancelToken, Cancelled};
 use super::{
     admission::Admission,
     events::{LoadEvent, LoadHub, LoadKey, OVERLOAD, OverloadState, StreamId, Victim},
-    evictor::{Action, Alert, Bound, Explanation, Gauges, Mode},
+    evictor::{Action, Alert, Bound, Eviction, Explanation, Gauges, Mode},
     status::EndCause,
     watchdog::{TimedOut, Watchdog},
 };
@@ -130,7 +130,9 @@ impl Driver {
     /// If a waker panics that it wakes, or the victim policy or the source. The next tick goes on.
     pub fn tick(&self, now: Instant) -> Tick {
         let shared = &*self.shared;
-        let Some(step) = State::begin(&shared.state, now, &shared.streams, shared.watchdog.as_ref()) else { return Tick::default() };
+        let Some(step) = State::begin(&shared.state, now, &shared.streams, shared.watchdog.as_ref()) else {
+            return Tick::default();
+        };
         let _turn = Turn(shared);
         let mut lines = step.lines.clone();
         self.act(&step, now, &mut lines);
@@ -160,8 +162,14 @@ impl Driver {
                 Action::Started { mode, quota_cores } => lines.push(Line::Started { mode: *mode, quota_cores: *quota_cores }),
                 &Action::OverloadBegan { bound, enforced, usage_ratio, demand_ratio } => {
                     let bound = Some(bound);
-                    let state =
-                        OverloadState { overloaded: true, enforced, bound, usage_ratio, demand_ratio, ..OverloadState::default() };
+                    let state = OverloadState {
+                        overloaded: true,
+                        enforced,
+                        bound,
+                        usage_ratio,
+                        demand_ratio,
+                        ..OverloadState::default()
+                    };
                     self.publish(LoadKey::Overload, LoadEvent::Overload(state));
                     lines.push(Line::OverloadBegan(state));
                 }
@@ -218,7 +226,7 @@ impl Driver {
     }
 
     /// `None`: it has ended.
-    fn victim(&self, eviction: super::evictor::Eviction<StreamId>) -> Option<Victim> {
+    fn victim(&self, eviction: Eviction<StreamId>) -> Option<Victim> {
         let trace_id = self.shared.streams.trace_id(eviction.id)?;
         Some(Victim { eviction, trace_id })
     }
@@ -248,7 +256,8 @@ impl Driver {
     }
 
     /// Stops for good: nothing is read, set, told or cancelled from here on. A drain that was under way evicts nobody; readiness stays as it
-    /// is (it is the host's to [shut it down](LoadHub::shut_down)), and so does admission.
+    /// is (it is the host's to [shut it down](LoadHub::shut_down)), and so does admission. Only a tick that is under way on another thread
+    /// meanwhile still does what it has decided.
     pub fn stop(&self) {
         let mut state = self.shared.state.lock();
         state.is_stopped = true;

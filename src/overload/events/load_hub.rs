@@ -145,7 +145,8 @@ impl LoadHub {
     pub fn set_room(&self, admission: &Admission, now: Instant) -> Option<Change> {
         let (stats, soft) = (admission.stats(), admission.limits().soft);
         let has_room = soft == 0 || stats.active < soft;
-        let reason = format!("{} streams, soft limit {}", stats.active, if soft == 0 { "off".to_owned() } else { soft.to_string() });
+        let reason =
+            format!("{} streams, soft limit {}", stats.active, if soft == 0 { "off".to_owned() } else { soft.to_string() });
         self.set(ROOM, has_room, reason, now)
     }
 

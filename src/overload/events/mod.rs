@@ -104,7 +104,10 @@ impl fmt::Display for Victim {
         if let Some(position) = position {
             write!(f, " current_block={position}")?;
         }
-        write!(f, " cpu_usage_ratio={usage_ratio:.3} cpu_demand_ratio={demand_ratio:.3} cost_cores={cost_cores:.3} reason={reason}")
+        write!(
+            f,
+            " cpu_usage_ratio={usage_ratio:.3} cpu_demand_ratio={demand_ratio:.3} cost_cores={cost_cores:.3} reason={reason}"
+        )
     }
 }
 

@@ -172,7 +172,10 @@ impl fmt::Display for Alert {
             }
             Self::QuotaChanged { from, to } => write!(f, "the quota changed from {} to {}", cores(from), cores(to)),
             Self::SignalLost { strikes } => {
-                write!(f, "nothing could be read of the processors {strikes} times in a row: as if nothing were wrong from here on")
+                write!(
+                    f,
+                    "nothing could be read of the processors {strikes} times in a row: as if nothing were wrong from here on"
+                )
             }
         }
     }

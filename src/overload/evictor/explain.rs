@@ -49,6 +49,16 @@ pub enum Fate {
     Spared(Spared),
 }
 
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chosen => f.write_str("goes"),
+            Self::Next => f.write_str("may go"),
+            Self::Spared(why) => write!(f, "stays, {why}"),
+        }
+    }
+}
+
 impl<K> Explanation<K> {
     /// Those of the round that would come now, in the order of their going.
     pub fn chosen(&self) -> impl Iterator<Item = &Explained<K>> {
@@ -95,7 +105,7 @@ impl<K: fmt::Display> fmt::Display for Explanation<K> {
         let or = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.3}"));
         writeln!(
             f,
-            "{:?}: usage {} and demand {} of the quota, {} cores too many",
+            "{}: usage {} and demand {} of the quota, {} cores too many",
             self.phase,
             or(self.usage_ratio),
             or(self.demand_ratio),
@@ -105,14 +115,11 @@ impl<K: fmt::Display> fmt::Display for Explanation<K> {
             let Candidate { class, burn_cores, cost_cores, age, evictions_so_far, .. } = candidate;
             write!(
                 f,
-                "{id} {class:?} burns {burn_cores:.3}, would free {cost_cores:.3}, is {age:?} old, was evicted {evictions_so_far} times"
+                "{id} {class} burns {burn_cores:.3}, would free {cost_cores:.3}, is {age:?} old, was evicted {evictions_so_far} times"
             )?;
-            match (fate, score) {
-                (Fate::Chosen, Some(score)) => writeln!(f, ": goes, score {score:.3}")?,
-                (Fate::Chosen, None) => writeln!(f, ": goes")?,
-                (Fate::Next, Some(score)) => writeln!(f, ": may go, score {score:.3}")?,
-                (Fate::Next, None) => writeln!(f, ": may go")?,
-                (Fate::Spared(why), _) => writeln!(f, ": stays, {why}")?,
+            match score {
+                Some(score) if !matches!(fate, Fate::Spared(_)) => writeln!(f, ": {fate}, score {score:.3}")?,
+                _ => writeln!(f, ": {fate}")?,
             }
         }
         Ok(())

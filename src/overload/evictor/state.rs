@@ -119,6 +119,23 @@ pub enum Phase {
     SignalLost,
 }
 
+impl fmt::Display for Phase {
+    /// Its name, in small letters: `draining`, `held back`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Draining { .. } => "draining",
+            Self::Evicting { .. } => "evicting",
+            Self::Forced { .. } => "ready by force",
+            Self::Healthy => "healthy",
+            Self::HeldBack { .. } => "held back",
+            Self::Hot { .. } => "hot",
+            Self::NodeContended { .. } => "machine contended",
+            Self::Recovering { .. } => "recovering",
+            Self::SignalLost => "signal lost",
+        })
+    }
+}
+
 /// What a tick's sample says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {

@@ -133,7 +133,11 @@ fn throttling_is_seen_where_the_ratio_is_low() {
     assert_eq!(probe.at(10_000).sample.unwrap().throttled_share, None, "no period began");
     tree.used(APP, 98_704_325_189);
     let sample = probe.at(15_000).sample.unwrap();
-    assert_eq!((sample.throttled_share, sample.throttled_cores), (None, None), "the controller is gone: not told, rather than none");
+    assert_eq!(
+        (sample.throttled_share, sample.throttled_cores),
+        (None, None),
+        "the controller is gone: not told, rather than none"
+    );
 }
 
 /// F28, F29; pressure is the growth of `total` of the group's own file, whatever the kernel's averages say.
