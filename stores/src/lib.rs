@@ -1,0 +1,1 @@
+//! keywake's placement table and load reports in Redis, PostgreSQL and NATS.
