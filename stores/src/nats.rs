@@ -13,9 +13,7 @@ use async_nats::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use keywake::placement::{
-    Fleet, Report, StoreTime, Table, Version,
-    store::{ApplyError, ReportStore, Reports, StoreError, TableStore},
-    table::{Changes, Refused},
+    ApplyError, Changes, Fleet, Refused, Report, ReportStore, StoreError, StoreTime, Table, TableStore, Version, store::Reports,
 };
 use serde::Deserialize;
 
@@ -38,7 +36,7 @@ const AT_ONCE: usize = 32;
 ///
 /// # Examples
 /// ```no_run
-/// # use keywake::placement::{Fleet, store::TableStore};
+/// # use keywake::placement::{Fleet, TableStore};
 /// # use keywake_stores::NatsStore;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = NatsStore::connect("nats://10.0.0.7").await?;

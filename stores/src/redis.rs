@@ -10,7 +10,7 @@ use ::redis::{
     AsyncCommands, Client, RedisError,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
-use keywake::placement::{Fleet, Index, MalformedReport, Report, ReportStore, Reports, StoreError};
+use keywake::placement::{Fleet, Report, ReportStore, StoreError, store::Reports};
 
 use crate::{
     deadline::{Cause, Deadline},

@@ -2,7 +2,10 @@
 
 use std::str;
 
-use keywake::placement::{Fleet, Report, store::{MalformedReport, Reports}};
+use keywake::placement::{
+    Fleet, Report,
+    store::{MalformedReport, Reports},
+};
 
 /// Files what stands at `at` under `index`, as a report or as something that is none.
 pub(crate) fn file(reports: &mut Reports, at: String, fleet: &Fleet, index: &str, value: &[u8]) {

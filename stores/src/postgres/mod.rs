@@ -5,11 +5,7 @@ mod statements;
 
 use std::{fmt, pin::Pin, time::Duration};
 
-use keywake::placement::{
-    Fleet, Table, Version,
-    store::{ApplyError, StoreError, TableStore},
-    table::Changes,
-};
+use keywake::placement::{ApplyError, Changes, Fleet, StoreError, Table, TableStore, Version};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
@@ -27,7 +23,7 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Client, Error>> + Send>>;
 ///
 /// # Examples
 /// ```no_run
-/// # use keywake::placement::{Fleet, store::TableStore};
+/// # use keywake::placement::{Fleet, TableStore};
 /// # use keywake_stores::PostgresTable;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = PostgresTable::new("host=10.0.0.7 user=keywake dbname=keywake")?;

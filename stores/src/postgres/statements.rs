@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use keywake::placement::{
-    Fleet, HASH_VERSION, Index, Owner, Row, StoreTime, Table, Version,
-    store::{Change, Changes, Refused},
-};
+use keywake::placement::{Change, Changes, Fleet, HASH_VERSION, Index, Owner, Refused, Row, StoreTime, Table, Version};
 use tokio_postgres::{Client, Transaction, types::Type};
 
 use crate::deadline::Cause;
