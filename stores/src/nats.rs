@@ -145,7 +145,7 @@ impl NatsStore {
         };
         let mut table = Table::new(fleet.clone(), Version(message.sequence), now);
         // Somebody deleted it: no rows, but not a table that nobody has written.
-        if message.headers.get("KV-Operation").is_some_and(|operation| operation.as_str() != Operation::Put.as_str()) {
+        if message.headers.get("KV-Operation").is_some_and(|operation| operation.as_str() != "PUT") {
             return Ok((bucket, table));
         }
         let text = Table::from_text(str::from_utf8(&message.payload)?, now)?;

@@ -66,6 +66,13 @@ pub(crate) struct Server {
 impl Server {
     /// `None`, and a line that says so, where the server is not installed; a panic with `REQUIRE_STORES=1`.
     pub(crate) fn start(kind: Kind) -> Option<Self> {
+        let mut server = Self::not_yet_started(kind)?;
+        server.restart();
+        Some(server)
+    }
+
+    /// One that [`restart`](Self::restart) starts: a client can be there before its server.
+    pub(crate) fn not_yet_started(kind: Kind) -> Option<Self> {
         let program = match kind.find() {
             Ok(program) => program,
             Err(why) => {
@@ -75,23 +82,17 @@ impl Server {
                 return None;
             }
         };
-        let folder = std::env::temp_dir().join(format!("keywake-stores-{}-{}", process::id(), free_port()));
+        let port = free_port();
+        let folder = std::env::temp_dir().join(format!("keywake-stores-{}-{port}", process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let mut server = Self { kind, program, port: 0, folder, child: None };
+        let server = Self { kind, program, port, folder, child: None };
         server.prepare();
-        for _ in 0..5 {
-            // Somebody else may take the port before the server does.
-            server.port = free_port();
-            if server.launch() {
-                return Some(server);
-            }
-        }
-        panic!("{kind:?} does not start: {}", server.log());
+        Some(server)
     }
 
-    /// A port where nobody listens, for a client whose server is not there.
-    pub(crate) fn nobody() -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, free_port()).into()
+    /// Where tests may keep things too; gone with the server.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -105,7 +106,13 @@ impl Server {
         self.stop(signal);
     }
 
-    /// Starts a killed server again: same port, same data.
+    /// Lets it stand still, as a machine does that is gone without a word, and go on. (PostgreSQL's children would go on.)
+    pub(crate) fn freeze(&self, frozen: bool) {
+        let child = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        kill_process(child.unwrap(), if frozen { Signal::STOP } else { Signal::CONT }).unwrap();
+    }
+
+    /// Starts it, again too: same port, same data.
     pub(crate) fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
         let began = Instant::now();
