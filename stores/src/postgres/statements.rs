@@ -66,18 +66,19 @@ fn table(fleet: &Fleet, lines: &[tokio_postgres::Row]) -> Result<Table, Cause> {
 
 /// The answer within is the table's own. After a refusal nothing is changed: the transaction ends with its handle.
 pub(super) async fn apply(client: &mut Client, changes: &Changes) -> Result<Result<Version, Refused>, Cause> {
-    let fleet = (&changes.fleet.as_str() as _, Type::TEXT);
+    let fleet = changes.fleet.as_str();
     let transaction = client.transaction().await?;
     transaction.batch_execute(GIVE_UP).await?;
     let hash_version = i32::try_from(HASH_VERSION)?;
-    transaction.execute_typed(BEGIN_FLEET, &[fleet.clone(), (&hash_version, Type::INT4)]).await?;
-    transaction.query_typed(LOCK_FLEET, &[fleet.clone()]).await?;
+    transaction.execute_typed(BEGIN_FLEET, &[(&fleet, Type::TEXT), (&hash_version, Type::INT4)]).await?;
+    transaction.query_typed(LOCK_FLEET, &[(&fleet, Type::TEXT)]).await?;
 
     let mut owners: Vec<&Owner> = changes.changes.iter().map(owner).collect();
     owners.sort_unstable();
     owners.dedup();
     let names: Vec<&str> = owners.iter().map(|owner| owner.as_str()).collect();
-    let found = transaction.query_typed(&format!("{READ}{READ_SOME}"), &[fleet.clone(), (&names, Type::TEXT_ARRAY)]).await?;
+    let found =
+        transaction.query_typed(&format!("{READ}{READ_SOME}"), &[(&fleet, Type::TEXT), (&names, Type::TEXT_ARRAY)]).await?;
     let mut table = table(&changes.fleet, &found)?;
     let (next, at) = (Version(table.version().0.saturating_add(1)), table.read_at());
     if let Err(refused) = table.apply(changes, next, at) {
@@ -85,7 +86,7 @@ pub(super) async fn apply(client: &mut Client, changes: &Changes) -> Result<Resu
         return Ok(Err(refused));
     }
     write(&transaction, &table, &owners).await?;
-    transaction.execute_typed(NEXT, &[fleet, (&i64::try_from(next.0)?, Type::INT8)]).await?;
+    transaction.execute_typed(NEXT, &[(&fleet, Type::TEXT), (&i64::try_from(next.0)?, Type::INT8)]).await?;
     transaction.commit().await?;
     Ok(Ok(next))
 }

@@ -64,7 +64,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `None`, and a line that says so, where the server is not installed; a panic with `REQUIRE_STORES=1`.
+    /// `None` where it is not installed, see [`or_skip`].
     pub(crate) fn start(kind: Kind) -> Option<Self> {
         let mut server = Self::not_yet_started(kind)?;
         server.restart();
@@ -73,15 +73,7 @@ impl Server {
 
     /// One that [`restart`](Self::restart) starts: a client can be there before its server.
     pub(crate) fn not_yet_started(kind: Kind) -> Option<Self> {
-        let program = match kind.find() {
-            Ok(program) => program,
-            Err(why) => {
-                let required = std::env::var_os("REQUIRE_STORES").is_some_and(|value| value == "1");
-                assert!(!required, "REQUIRE_STORES=1, and {kind:?} cannot be started: {why}");
-                println!("SKIPPED without {kind:?}: {why}");
-                return None;
-            }
-        };
+        let program = or_skip(kind.find())?;
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("keywake-stores-{}-{port}", process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -241,7 +233,18 @@ impl User {
     }
 }
 
-fn in_path(program: &str) -> Result<PathBuf, String> {
+/// `None`, and a line that says so, where a program is not there; a panic with `REQUIRE_STORES=1`.
+pub(crate) fn or_skip(program: Result<PathBuf, String>) -> Option<PathBuf> {
+    let required = std::env::var_os("REQUIRE_STORES").is_some_and(|value| value == "1");
+    program
+        .inspect_err(|why| {
+            assert!(!required, "REQUIRE_STORES=1, and {why}");
+            println!("SKIPPED: {why}");
+        })
+        .ok()
+}
+
+pub(crate) fn in_path(program: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file());
     found.ok_or_else(|| format!("there is no {program} in PATH"))
