@@ -126,6 +126,20 @@ impl fmt::Display for Owner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Index(pub u32);
 
+impl Index {
+    /// As a position in a list.
+    #[must_use]
+    pub(super) fn at(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    /// Of a position in a list.
+    #[must_use]
+    pub(super) fn of(at: usize) -> Self {
+        Self(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+}
+
 impl fmt::Display for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
