@@ -25,7 +25,8 @@ impl Deadline {
         doing: impl FnOnce() -> String,
         call: impl Future<Output = Result<T, Cause>>,
     ) -> Result<T, StoreError> {
-        let result = tokio::time::timeout(self.limit, call).await;
+        // Futures of these clients are of ten thousand bytes and more; callers' own should not be.
+        let result = tokio::time::timeout(self.limit, Box::pin(call)).await;
         result.unwrap_or_else(|_| Err(TimedOut(self.limit).into())).map_err(|cause| StoreError::new(self.store, doing(), cause))
     }
 }

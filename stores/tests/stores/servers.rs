@@ -5,6 +5,7 @@
 
 use std::{
     fs,
+    io::{self, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -206,7 +207,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {
-            println!("{:?} wrote: {}", self.kind, self.log());
+            say(&format!("{:?} wrote: {}", self.kind, self.log()));
         }
         drop(fs::remove_dir_all(&self.folder));
     }
@@ -233,13 +234,18 @@ impl User {
     }
 }
 
+/// Past the harness, which hides what a test prints that passes.
+fn say(line: &str) {
+    drop(writeln!(io::stderr(), "{line}"));
+}
+
 /// `None`, and a line that says so, where a program is not there; a panic with `REQUIRE_STORES=1`.
 pub(crate) fn or_skip(program: Result<PathBuf, String>) -> Option<PathBuf> {
     let required = std::env::var_os("REQUIRE_STORES").is_some_and(|value| value == "1");
     program
         .inspect_err(|why| {
             assert!(!required, "REQUIRE_STORES=1, and {why}");
-            println!("SKIPPED: {why}");
+            say(&format!("SKIPPED: {why}"));
         })
         .ok()
 }
