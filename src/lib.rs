@@ -13,8 +13,12 @@ pub mod meter;
 #[cfg(feature = "overload")]
 pub mod overload;
 mod pattern;
+#[cfg(feature = "placement")]
+pub mod placement;
 mod position;
 mod received;
+#[cfg(feature = "scaling")]
+pub mod scaling;
 mod sync;
 mod trace;
 #[expect(unsafe_code, reason = "wakers are handed over without a lock; see the invariants in wake/mod.rs")]

@@ -44,6 +44,8 @@ const BESIDE_POLICIES: &[&str] = &[
     "src/overload/readiness/shared.rs",
     "src/overload/watchdog/mod.rs",
     "src/overload/watchdog/progress.rs",
+    "src/placement/store/embedded.rs",
+    "src/placement/store/reader.rs",
 ];
 /// What a policy does not reach for: time and samples are its arguments, its actions are its answer.
 const IMPURE: &[&str] = &[
