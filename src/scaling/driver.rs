@@ -22,8 +22,9 @@ pub enum Driver {
     /// Requests at once over the last minute / the instances' mean adaptive limit / target. Source: Cloud Run's adaptive concurrency; that
     /// unlike limits are averaged is ours.
     Adaptive,
-    /// Requests at once over the last minute and those that wait / what an instance takes / target. Source: Knative counts what its activator
-    /// holds; Cloud Run says that it looks at the queue, and not how.
+    /// Requests at once over the last minute and those that wait / what an instance takes / target; it takes its mean adaptive limit where
+    /// that is told, and otherwise its maximum. Source: Knative counts what its activator holds; Cloud Run says that it looks at the queue,
+    /// and not how.
     Queue,
     /// As [`Queue`](Self::Queue), and those that were refused with them. Ours, after Knative 2579 and 2141: load that is refused, and not
     /// counted, makes the fullest fleet look idle.

@@ -61,9 +61,12 @@ impl History {
     }
 
     /// That it was `value` on average from `since` to `until`. Nothing is learnt of `None`, of what is not finite or below zero, and of a span
-    /// that ends before it begins.
+    /// that ends before it begins. Where a clock has gone back by more than the whole time, it begins anew.
     pub fn observe(&mut self, value: Option<f64>, since: Instant, until: Instant) {
         let Some(mean) = value.filter(|value| value.is_finite() && *value >= 0.0) else { return };
+        if self.spans.back().is_some_and(|last| last.until.saturating_duration_since(until) > self.over) {
+            self.spans.clear();
+        }
         let since = self.spans.back().map_or(since, |last| since.max(last.until));
         if until <= since {
             return;

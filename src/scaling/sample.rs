@@ -86,7 +86,7 @@ pub struct Sample {
     pub backlog: Option<Backlog>,
     /// Requests in flight now.
     pub in_flight: Option<u64>,
-    /// When the last request ended. `None`: not known, and then nothing is idle.
+    /// When the last request was there; where none was seen, since when they are looked for. `None`: not known, and then nothing is idle.
     pub last_request: Option<Instant>,
     /// Over how many of the running instances the sums are. `None`: all of them.
     pub reporting: Option<u32>,

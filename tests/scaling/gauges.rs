@@ -125,3 +125,15 @@ fn mean_learns_nothing_of_clocks_that_go_back_and_numbers_that_are_none() {
     }
     assert_eq!(minute.mean(at(30)), Some(2.0));
 }
+
+#[test]
+fn mean_goes_on_where_the_clock_has_gone_back_far() {
+    let began = Instant::now();
+    let at = |second| began + seconds(second);
+    let mut minute = History::new(seconds(60));
+    minute.observe(Some(2.0), at(1000), at(1010));
+    minute.observe(Some(8.0), at(945), at(955));
+    assert_eq!(minute.mean(at(1010)), Some(2.0), "a little: it waits");
+    minute.observe(Some(8.0), at(0), at(10));
+    assert_eq!(minute.mean(at(10)), Some(8.0));
+}
