@@ -11,6 +11,7 @@ use std::{
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 use keywake::scaling::{Decision, Vote};
@@ -18,7 +19,18 @@ use options::{Options, USAGE};
 use replay::{Step, changes, replay, scaler, winners};
 use trace::Trace;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where not even that can be told, the code tells it.
+            drop(writeln!(io::stderr(), "error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     let Some(options) = Options::parse(env::args().skip(1))? else {
         return Ok(out.write_all(USAGE.as_bytes())?);
