@@ -177,8 +177,7 @@ impl Scaler {
         if fleet.running > 0 || sample.is_awaited() {
             raise(1, Reason::NotIdle);
         }
-        let is_there = fleet.desired.max(fleet.running) > 0;
-        if decision.recommended <= 1 && is_there && !sample.is_awaited() && self.is_idle(sample, now) {
+        if decision.recommended <= 1 && !sample.is_awaited() && self.is_idle(sample, now) {
             (decision.recommended, decision.reason) = (0, Reason::Idle);
         }
         if !decision.is_valid() && decision.recommended < self.settings.blind_floor {

@@ -65,6 +65,8 @@ fn b36_one_silent_instance_does_not_stop_the_way_down() {
     let mut sample = cores(5.0);
     sample.reporting = Some(9);
     assert_eq!(count(&scaler, &sample, 10), 10, "0.5 without it, 0.6 with it");
+    sample.cpu_cores = Some(4.4);
+    assert_eq!(count(&scaler, &sample, 10), 10, "0.44 without it, 0.54 with it, which is within: not 9");
     sample.reporting = Some(0);
     let decision = decide(&scaler, &sample, 10);
     assert_eq!((decision.count, decision.is_valid()), (10, false), "a sum over nobody");

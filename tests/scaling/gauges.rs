@@ -105,6 +105,7 @@ fn mean_is_over_what_was_measured_and_of_the_last_minute_only() {
     let close = |mean: Option<f64>, to: f64| (mean.unwrap() - to).abs() < 1e-9;
     minute.observe(Some(1.0), at(30), at(60));
     assert!(close(minute.mean(at(60)), 5.0));
+    assert!(close(minute.mean(at(45)), 19.0 / 3.0), "of a span, what lies before now");
     assert!(close(minute.mean(at(75)), 11.0 / 3.0), "15 s at 9 and 30 s at 1 are left");
     minute.observe(Some(1.0), at(60), at(90));
     assert!(close(minute.mean(at(90)), 1.0), "what is older is gone");

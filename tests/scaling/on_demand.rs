@@ -73,6 +73,8 @@ fn as_18_one_that_is_starting_is_not_started_twice() {
     let supply = Supply { starting: vec![Starting { ready_in: seconds(2), room: 2 }], instances: 2, max: 9, ..full() };
     let expected = [Placing::WaitForStarting, Placing::WaitForStarting, Placing::Start];
     assert_eq!(place(&supply, &[seconds(20); 3]), expected);
+    let taken = Supply { starting: vec![Starting { ready_in: seconds(1), room: 0 }], ..supply };
+    assert_eq!(placed(&taken, 1), [Placing::Start], "one whose room is taken is none");
 }
 
 #[test]

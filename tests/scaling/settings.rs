@@ -50,6 +50,7 @@ fn as_28_what_cannot_work_is_refused_when_it_is_built() {
     }
     assert_eq!(new().cpus(1.0).max(0).build().unwrap_err(), ConfigError::MaxZero);
     assert_eq!(new().cpus(1.0).min(6).max(5).build().unwrap_err(), ConfigError::MinAboveMax { min: 6, max: 5 });
+    assert_eq!(count(&new().cpus(1.0).min(5).max(5).build().unwrap(), &cores(9.0), 5), 5, "which can work");
     assert_eq!(new().build().unwrap_err(), ConfigError::NoDriver);
 }
 

@@ -43,6 +43,8 @@ fn as_24_last_step_looks_at_requests_only() {
     assert_eq!(idle(&by_all(), &sample, 1, 100_000), 1, "one request that lasts");
     sample.in_flight = None;
     assert_eq!(idle(&by_all(), &sample, 1, 100_000), 1, "nobody knows");
+    (sample.in_flight, sample.queued) = (Some(0), Some(1.0));
+    assert_eq!(idle(&by_all(), &sample, 1, 100_000), 1, "one that waits");
     for odd in [None, Some(f64::NAN), Some(0.0)] {
         let mut sample = quiet();
         (sample.cpu_cores, sample.concurrency_1m) = (odd, None);
@@ -85,7 +87,8 @@ fn instance_that_is_starting_is_waited_for() {
     let mut sample = quiet();
     assert_eq!(by_all().decide(&sample, starting, Instant::now()).count, 3);
     sample.queued = Some(48.0);
-    assert_eq!(by_all().decide(&sample, starting, Instant::now()).count, 3);
+    let decision = by_all().decide(&sample, starting, Instant::now());
+    assert_eq!((decision.count, vote(&decision, Driver::Queue).count), (3, 3), "48 would need one");
     sample.queued = Some(480.0);
     assert_eq!(by_all().decide(&sample, starting, Instant::now()).count, 10);
 }
