@@ -304,3 +304,22 @@ impl fmt::Debug for Registration {
         f.debug_struct("Registration").field("id", &self.id).field("cancelled", &self.cancelled()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overload::{readiness::Readiness, watchdog::WatchdogLimits};
+
+    #[test]
+    fn tasks_of_the_watchdog_are_forgotten_with_their_streams() {
+        let now = Instant::now();
+        let watchdog = Watchdog::new(WatchdogLimits::default()).unwrap();
+        let streams = Streams::new(Meter::new(), LoadHub::new(Readiness::new(now)), Some(watchdog));
+        let stream = streams.register(StreamInfo::new(StreamClass::Dev, "one"), now);
+        let task = stream.watched.as_ref().map(Watched::id).expect("it is watched");
+        assert_eq!(streams.of_task(task), Some(stream.id()));
+        drop(stream);
+        let entries = streams.shared.entries.lock();
+        assert!(entries.by_task.is_empty() && entries.by_id.is_empty());
+    }
+}
