@@ -333,10 +333,11 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
         match self.append(key, hash, Incoming { seq, event: Some(event), weight, stamp }) {
             Ok(readers) => Ok(readers),
             Err(refused) => {
-                if !refused.is_dead && !self.makes_topics() && self.is_nobodys(hash, seq) {
+                let is_noted = !refused.is_dead && !self.makes_topics();
+                if is_noted && self.is_nobodys(hash, seq) {
                     return Err(self.give_up(refused));
                 }
-                self.deliver_unknown(key, hash, refused)
+                self.deliver_unknown(key, hash, refused, is_noted)
             }
         }
     }
@@ -382,11 +383,20 @@ impl<K: Key, T: Send + Sync + 'static> Writer<K, T> {
 
     /// An event for a key that the index has no living topic of.
     #[inline(never)]
-    fn deliver_unknown(&mut self, key: &impl AsKey<K>, hash: u64, mut refused: Refused<T>) -> Result<usize, Option<T>> {
+    fn deliver_unknown(
+        &mut self,
+        key: &impl AsKey<K>,
+        hash: u64,
+        mut refused: Refused<T>,
+        is_noted: bool,
+    ) -> Result<usize, Option<T>> {
         let shard = self.shared.registry.shard_of(hash);
-        match self.deliver_made(key, hash, shard, refused) {
-            Ok(readers) => return Ok(readers),
-            Err(back) => refused = back,
+        // One that is noted may be told as lost already, by a topic that was made since: it is not to be put in there.
+        if !is_noted {
+            match self.deliver_made(key, hash, shard, refused) {
+                Ok(readers) => return Ok(readers),
+                Err(back) => refused = back,
+            }
         }
         loop {
             // H2: noted first, and then the births looked at.
