@@ -44,9 +44,11 @@ pub(crate) fn shut_down(reason: &CloseReason) {
     let _ = reason;
 }
 
-/// The relay that served all who are bound to none is gone: publishers wake by themselves until another one is polled.
+/// A relay that was polled is gone: publishers wake those whom it served by themselves. `serves_all`: those who are bound to none, too,
+/// until another one is polled.
 #[inline]
-pub(crate) fn relay_gone() {
+pub(crate) fn relay_gone(serves_all: bool) {
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: "keywake", "relay gone");
+    tracing::debug!(target: "keywake", serves_all, "relay gone");
+    let _ = serves_all;
 }

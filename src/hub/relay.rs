@@ -40,6 +40,7 @@ use crate::sync::Arc;
 ///   [`retain_events`](crate::Builder::retain_events) if that is less. So bind readers to a relay of their own runtime
 ///   ([`Subscription::on`](crate::Subscription::on)) where there are several.
 /// * Blocked threads never depend on a relay.
+/// * A reader's waker that panics in it ends neither the relay nor the wakes of others; of that panic only the panic hook hears.
 /// * It ends when the hub is shut down, or when the last of its handles is dropped. It does not keep the hub alive.
 ///
 /// The relay that is polled first serves all readers that are bound to none; others stand by until it goes, and serve only those that
@@ -213,7 +214,9 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Drop for Serving<K, T> 
         self.pulse.remove_server(&self.server, &mut panics);
         if self.is_main {
             self.pulse.close(&mut panics);
-            crate::trace::relay_gone();
+        }
+        if self.is_alive {
+            crate::trace::relay_gone(self.is_main);
         }
         panics.go_on();
     }

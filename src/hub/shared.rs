@@ -249,8 +249,14 @@ impl<K: Key, T: Send + Sync + 'static> Shared<K, T> {
     /// Closes every topic, and the hub.
     pub(crate) fn shutdown(&self, reason: CloseReason) {
         // The first reason is everybody's, also where two come at once.
-        let reason = self.shut_down.get_or_init(|| reason);
-        trace::shut_down(reason);
+        let mut is_first = false;
+        let reason = self.shut_down.get_or_init(|| {
+            is_first = true;
+            reason
+        });
+        if is_first {
+            trace::shut_down(reason);
+        }
         let mut panics = FirstPanic::default();
         for index in 0..self.registry.shard_count() {
             let mut later = Later::default();

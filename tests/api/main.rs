@@ -19,3 +19,5 @@ mod start;
 #[path = "../support/mod.rs"]
 mod support;
 mod threads;
+#[cfg(feature = "tracing")]
+mod traces;

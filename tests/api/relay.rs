@@ -6,6 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     task::{Context, Poll, Wake, Waker},
     thread,
@@ -586,6 +587,33 @@ fn aborted_relay_loses_no_wake() {
             }
             relay.abort();
         }
+        for task in tasks {
+            tokio::time::timeout(LIMIT, task).await.expect("no wake is lost").expect("it does not panic");
+        }
+    });
+}
+
+/// The panic comes where the relay is woken, with the wakes of others in its hands.
+#[test]
+fn relay_whose_task_panics_loses_no_wake() {
+    let (mut publisher, hub) = keywake::hub::<String, u64>();
+    let runtime = multi_thread(1);
+    let mut relay = Box::pin(hub.relay());
+    let mut polls = 0;
+    let (tell, told) = mpsc::channel();
+    let task = runtime.spawn(std::future::poll_fn(move |cx| {
+        polls += 1;
+        assert!(polls == 1, "the task of the relay panics");
+        let answer = relay.as_mut().poll(cx);
+        tell.send(()).expect("somebody listens");
+        answer
+    }));
+    told.recv_timeout(LIMIT).expect("it is polled");
+    let tasks = runtime.block_on(received_by_all(&hub, 20, 2));
+    runtime.block_on(async {
+        publisher.publish("key", 1);
+        assert!(tokio::time::timeout(LIMIT, task).await.expect("it is woken").is_err(), "it panics");
+        publisher.publish("key", 2);
         for task in tasks {
             tokio::time::timeout(LIMIT, task).await.expect("no wake is lost").expect("it does not panic");
         }

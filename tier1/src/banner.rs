@@ -24,6 +24,9 @@ pub fn print(url: &str, samples: Option<&Samples>) {
         Some(samples) => {
             let keys: Vec<String> = samples.routes.iter().map(|key| format!("key={key}")).collect();
             text += &format!("  curl -N '{url}/v1/stream?{}&from=oldest'\n", keys.join("&"));
+            if let Some((airline, _)) = samples.flight.rsplit_once('.') {
+                text += &format!("  curl -N '{url}/v1/stream?match={airline}.*&from=oldest'\n");
+            }
             for key in &samples.first {
                 text += &format!("  curl -N '{url}/v1/keys/{key}?from=oldest'\n");
             }

@@ -131,6 +131,8 @@ impl Flight {
 pub struct Samples {
     /// The first flight's own keys.
     pub first: Vec<Key>,
+    /// Of these, the one of its number: `flight.<airline>.<number>`.
+    pub flight: Key,
     /// The three routes with the most flights.
     pub routes: Vec<Key>,
 }
@@ -147,8 +149,9 @@ impl Samples {
         let mut routes: Vec<_> = counts.into_iter().collect();
         routes.sort_by(|(a, n), (b, m)| m.cmp(n).then_with(|| a.cmp(b)));
         let routes = routes.into_iter().take(3).map(|(route, _)| Arc::clone(&route)).collect();
-        let first = [first.tail_key(), Some(first.route_key()), Some(first.flight_key())];
-        Some(Self { first: first.into_iter().flatten().collect(), routes })
+        let flight = first.flight_key();
+        let first = [first.tail_key(), Some(first.route_key()), Some(Arc::clone(&flight))];
+        Some(Self { first: first.into_iter().flatten().collect(), flight, routes })
     }
 }
 

@@ -119,6 +119,8 @@ async fn the_printed_lines_name_keys_that_have_events() {
         assert!(expected.contains_key(key), "{key}");
         server.stream(&format!("/v1/keys/{}", url.1)).await.event().await;
     }
+    let (_, matching) = urls.iter().find_map(|url| url.split_once("/v1/stream?match=")).unwrap();
+    server.stream(&format!("/v1/stream?match={matching}")).await.event().await;
 }
 
 /// A table of two flights in a file of its own.
