@@ -17,7 +17,7 @@ use keywake::placement::{
 };
 use measure::{
     allocator::{Counting, live_bytes},
-    clock::{per, percentile},
+    clock::percentile,
     full_size, surroundings,
 };
 
@@ -58,7 +58,7 @@ fn resolving(name: &str, rounds: usize, owners: &[Owner], mut resolve: impl FnMu
         }
         // The first tenth warms.
         if round >= rounds / 10 {
-            nanos.push((per(start.elapsed(), BATCH) * 10.0) as u64);
+            nanos.push(u64::try_from(start.elapsed().as_nanos() * 10 / BATCH as u128).unwrap_or(u64::MAX));
         }
     }
     let [median, high] = [500, 990].map(|permille| percentile(&mut nanos, permille) as f64 / 10.0);
@@ -142,7 +142,7 @@ fn plan(processes: usize, count: usize, runs: usize) {
     };
     let mut model = LoadModel::new(fleet());
     model.fold(&reports(1), &table, size, start);
-    let ((), bytes) = live_bytes(|| drop(model.fold(&reports(2), &table, size, start)));
+    let (_, bytes) = live_bytes(|| model.fold(&reports(2), &table, size, start));
     let mut number = 2;
     let all: Vec<_> = (0..runs).map(|run| reports(3 + run as u64)).collect();
     let mut all = all.iter();

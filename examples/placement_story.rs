@@ -377,7 +377,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         colour: RED,
         points: points(|world, process| peak(&world.process_hours[process]), &world),
     };
-    let means = points(|world, process| world.model.measured(Index(process as u32)).unwrap_or_default().as_f64(), &world);
+    let means = points(
+        |world, process| world.model.measured(Index(u32::try_from(process).unwrap_or_default())).unwrap_or_default().as_f64(),
+        &world,
+    );
     let means = Line { name: "mean", colour: BLUE, points: means };
     draw(&folder.join("peaks_and_means.svg"), "A capped peak ranks nothing", "process", &[peaks, means])?;
 

@@ -8,12 +8,12 @@ use keywake::placement::{
 use crate::files::{Directory, now};
 
 fn fleet(name: &str) -> Fleet {
-    Fleet::new(name).unwrap()
+    Fleet::new(name).expect("a name")
 }
 
 fn store() -> (Directory, EmbeddedStore) {
     let directory = Directory::new();
-    let store = EmbeddedStore::open(directory.path()).unwrap();
+    let store = EmbeddedStore::open(directory.path()).expect("a directory");
     (directory, store)
 }
 

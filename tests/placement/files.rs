@@ -15,7 +15,7 @@ impl Directory {
     pub(crate) fn new() -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("placement-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
+        std::fs::create_dir_all(&path).expect("a directory");
         Self(path)
     }
 

@@ -39,9 +39,17 @@ impl Random {
         self.next() % most.max(1)
     }
 
+    pub(crate) fn small(&mut self, most: u64) -> u32 {
+        u32::try_from(self.below(most)).unwrap_or_default()
+    }
+
+    pub(crate) fn place(&mut self, most: u64) -> usize {
+        usize::try_from(self.below(most)).unwrap_or_default()
+    }
+
     pub(crate) fn shuffle<T>(&mut self, all: &mut [T]) {
         for last in (1..all.len()).rev() {
-            let at = usize::try_from(self.below(last as u64 + 1)).unwrap_or_default();
+            let at = self.place(last as u64 + 1);
             all.swap(last, at);
         }
     }

@@ -19,7 +19,7 @@ fn away() -> Result<Table, StoreError> {
 }
 
 fn of_row_0(reader: &TableReader) -> ResolvedBy {
-    reader.resolve(&owner("0"), 12).unwrap().by
+    reader.resolve(&owner("0"), 12).expect("a process").by
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn owner_that_is_absent_fades_and_is_half_gone_after_41_windows() {
     assert_eq!(folded(&mut mean, 0, 59), "0.182396");
     let mut half = Ewma::default();
     folded(&mut half, 1_000, 100_000);
-    assert!(folded(&mut half, 0, 41) > "0.500000".to_owned() && folded(&mut half, 0, 1) < "0.500000".to_owned());
+    assert!(*folded(&mut half, 0, 41) > *"0.500000" && *folded(&mut half, 0, 1) < *"0.500000");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn every_plan_keeps_every_rule() {
     for seed in 0..4_000 {
         let mut random = Random(seed);
         let fleet = random_view(&mut random);
-        let planner = planner(|settings| settings.moves_per_run = 1 + random.below(4) as usize);
+        let planner = planner(|settings| settings.moves_per_run = 1 + random.place(4));
         check(&fleet, &planner.plan(&fleet), planner.settings());
     }
 }
@@ -167,9 +167,9 @@ fn fleet_whose_fair_share_is_above_the_mark_is_blocked_in_the_end_and_for_ever()
 fn growing_moves_no_row_and_shrinking_moves_exactly_those_outside() {
     for seed in 0..300 {
         let mut random = Random(seed);
-        let (small, large) = (1 + random.below(12) as u32, 13 + random.below(12) as u32);
+        let (small, large) = (1 + random.small(12), 13 + random.small(12));
         let mut table = Table::empty(fleet("ded"));
-        let rows: BTreeMap<_, _> = (0..50).map(|n| (n.to_string(), random.below(large.into()) as u32)).collect();
+        let rows: BTreeMap<_, _> = (0..50).map(|n| (n.to_string(), random.small(large.into()))).collect();
         for (name, index) in &rows {
             table.insert(owner(name), Row { index: Index(*index), pinned: false, moved_at: Some(StoreTime::default()) });
         }

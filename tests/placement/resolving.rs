@@ -83,7 +83,7 @@ fn table_without_rows_places_exactly_as_the_hash_alone() {
     assert_eq!(at(&empty, "mergify", 10), (2, ResolvedBy::Hash));
     let mut random = Random(4);
     for _ in 0..2_000 {
-        let (name, processes) = (random.next().to_string(), 1 + random.below(500) as u32);
+        let (name, processes) = (random.next().to_string(), 1 + random.small(500));
         assert_eq!(u64::from(at(&empty, &name, processes).0), placement_hash(name.as_bytes()) % u64::from(processes));
     }
 }
@@ -121,10 +121,10 @@ fn every_owner_is_on_exactly_one_process_whatever_the_rows_say() {
         let mut table = Table::new(fleet("ded"), Version(1), StoreTime::default());
         let names: Vec<_> = (0..40).map(|_| random.below(60).to_string()).collect();
         for name in &names {
-            let index = [random.below(30) as i64, -1, i64::MIN, i64::MAX, i64::from(u32::MAX), 1 << 40][random.below(6) as usize];
+            let index = [random.below(30) as i64, -1, i64::MIN, i64::MAX, i64::from(u32::MAX), 1 << 40][random.place(6)];
             table.insert_raw(name, index, random.below(2) == 0, None);
         }
-        let processes = 1 + random.below(20) as u32;
+        let processes = 1 + random.small(20);
         let mut held: HashMap<Owner, u32> = HashMap::new();
         for name in names {
             let first = at(&table, &name, processes).0;

@@ -1,5 +1,7 @@
 //! The bar of 1E.9: 200 owners of very unequal weight, placed by the hash, and what the planner makes of that, with how few moves.
 
+use std::time::Duration;
+
 use keywake::placement::{Cores, FleetView, OwnerView, Plan, ProcessState, ProcessView, Table};
 
 use crate::fleet::{Random, after, fleet, owner, planner, view};
@@ -15,8 +17,8 @@ fn hashed(seed: u64, processes: u32) -> FleetView {
     fleet.processes = (0..processes).map(|_| ProcessView::new(ProcessState::Reporting)).collect();
     for (number, weight) in weights.iter().enumerate() {
         let owner = owner(&format!("owner-{number}"));
-        let index = table.resolve(&owner, processes).unwrap().index.0 as usize;
-        let weight = Cores::from_nanos((weight / sum * 5.66e9) as u64);
+        let index = table.resolve(&owner, processes).expect("a process").index.0 as usize;
+        let weight = Cores::over(Duration::from_secs_f64(weight / sum * 5.66), Duration::from_secs(1)).unwrap_or_default();
         fleet.processes[index].owners.push(OwnerView { owner, weight, pinned: false, moved_at: None });
     }
     fleet

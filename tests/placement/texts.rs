@@ -96,11 +96,11 @@ fn no_text_panics() {
         for _ in 0..4_000 {
             let mut bytes = seed.clone().into_bytes();
             for _ in 0..1 + random.below(4) {
-                let at = random.below(bytes.len() as u64) as usize;
+                let at = random.place(bytes.len() as u64);
                 match random.below(3) {
-                    0 => bytes[at] = random.below(256) as u8,
+                    0 => bytes[at] = u8::try_from(random.below(256)).unwrap_or_default(),
                     1 => drop(bytes.remove(at)),
-                    _ => bytes.insert(at, b" \n-9"[random.below(4) as usize]),
+                    _ => bytes.insert(at, b" \n-9"[random.place(4)]),
                 }
             }
             let text = String::from_utf8_lossy(&bytes);
