@@ -30,9 +30,11 @@ const OWNERS: usize = 200;
 /// In cores, bursts included.
 const TOTAL: f64 = 5.66;
 /// What an owner wants in a minute of burst, in cores, and how often: once in so many minutes.
-const BURST: f64 = 0.9;
-const BURST_EVERY: u64 = 360;
-const SEED: u64 = 1;
+const BURST: f64 = 0.98;
+const BURST_EVERY: u64 = 120;
+const SEED: u64 = 19_919;
+/// Minutes that the models of peaks look back.
+const REMEMBERED: usize = 360;
 /// The mark that the source drains above.
 const HIGH: f64 = 0.75;
 
@@ -97,7 +99,7 @@ struct World {
     start: Instant,
     minute: u32,
     model: LoadModel,
-    /// The last hour of each owner and of each process, as measured: what the models of peaks go by.
+    /// The last hours of each owner and of each process, as measured: what the models of peaks go by.
     owner_hours: Vec<Vec<f64>>,
     process_hours: Vec<Vec<f64>>,
 }
@@ -197,7 +199,7 @@ impl World {
 
 fn remember(hour: &mut Vec<f64>, cores: f64) {
     hour.push(cores);
-    if hour.len() > 60 {
+    if hour.len() > REMEMBERED {
         hour.remove(0);
     }
 }
@@ -304,7 +306,7 @@ fn moved(world: &World, fleet: &Fleet, before: u32) -> Result<f64, Box<dyn Error
 /// Two hours of runs by somebody who goes by peaks: moves, and runs that were blocked.
 fn by_peaks(fleet: &Fleet, sum: bool) -> Result<(usize, usize, Plan), Box<dyn Error>> {
     let (planner, mut world) = (Planner::default(), World::new(fleet, 12)?);
-    (0..60).try_for_each(|_| world.work())?;
+    (0..REMEMBERED).try_for_each(|_| world.work())?;
     let (mut moves, mut blocked, mut last) = (0, 0, None);
     for _ in 0..120 {
         world.work()?;
@@ -369,13 +371,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let points =
         |value: fn(&World, usize) -> f64, world: &World| (0..12).map(|process| (process as f64, value(world, process))).collect();
     let mut world = World::new(&fleet, 12)?;
-    (0..180).try_for_each(|_| world.work())?;
+    (0..REMEMBERED).try_for_each(|_| world.work())?;
     let peaks = Line {
-        name: "peak of the hour",
+        name: "peak of six hours",
         colour: RED,
         points: points(|world, process| peak(&world.process_hours[process]), &world),
     };
-    let means = points(|world, process| world.model.measured(Index(process as u32)).unwrap_or_default().as_f64(), &world);
+    let means = points(
+        |world, process| world.model.measured(Index(u32::try_from(process).unwrap_or_default())).unwrap_or_default().as_f64(),
+        &world,
+    );
     let means = Line { name: "mean", colour: BLUE, points: means };
     draw(&folder.join("peaks_and_means.svg"), "A capped peak ranks nothing", "process", &[peaks, means])?;
 
