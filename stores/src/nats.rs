@@ -109,7 +109,8 @@ impl NatsStore {
         Ok(())
     }
 
-    /// What is sent without a connection would be kept, and sent when it is back and nobody waits for it any more.
+    /// Without a connection a call fails at once: otherwise it would wait for its limit, and its first question be kept and sent when nobody
+    /// waits for the answer any more.
     fn connected(&self) -> Result<(), Cause> {
         match self.client.connection_state() {
             State::Connected => Ok(()),

@@ -30,7 +30,8 @@ async fn postgres_keeps_the_contract_of_tables() {
 #[tokio::test]
 async fn nats_keeps_the_contract_of_tables() {
     let Some(server) = Server::start(Kind::Nats) else { return };
-    table_contract(&Several::of(vec![nats_at(&server).await, nats_at(&server).await])).await;
+    let stores = Several::of(vec![nats_at(&server).await, nats_at(&server).await]);
+    Box::pin(table_contract(&stores)).await;
 }
 
 #[tokio::test]

@@ -139,9 +139,9 @@ async fn nothing_is_lost<S: TableStore + 'static>(mut server: Server, store: imp
     for reader in &readers {
         processes.push(tokio::spawn(resolve(Arc::clone(reader), store().await, Arc::clone(&run))));
     }
+    // Relaxed: a count.
+    let acknowledged = || run.acknowledged.load(Ordering::Relaxed);
     for _ in 0..3 {
-        // Relaxed: a count.
-        let acknowledged = || run.acknowledged.load(Ordering::Relaxed);
         let (before, reads) = (acknowledged(), readers.iter().map(|reader| reader.stats().reads).collect::<Vec<_>>());
         let all_went_on = || readers.iter().zip(&reads).all(|(reader, before)| reader.stats().reads > before + 2);
         until("changes go on", async || acknowledged() >= before + 20 && all_went_on()).await;
@@ -160,6 +160,8 @@ async fn nothing_is_lost<S: TableStore + 'static>(mut server: Server, store: imp
         server.restart();
         until("reads go on", async || readers.iter().all(|reader| reader.stats().stale_for == 0)).await;
     }
+    let before = acknowledged();
+    until("every owner is put", async || acknowledged() >= before + 2 * u64::from(OWNERS)).await;
     // Relaxed: a task ends one round later.
     run.over.store(true, Ordering::Relaxed);
     let mut known = tokio::time::timeout(LIMIT, writer).await.unwrap().unwrap();
