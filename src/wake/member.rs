@@ -8,7 +8,7 @@ use crate::{
     sync::{Arc, AtomicPtr, Ordering, Tally, UnsafeCell},
 };
 
-/// What all members of one set share. Who may touch what is W6.
+/// What all members of one set share. Who may touch what is W7.
 pub(crate) struct Core {
     /// Members that were marked and not taken since, the newest first; `gone()` once the set is gone. Owns a reference to each.
     marked: AtomicPtr<Member>,
@@ -27,13 +27,13 @@ pub(crate) struct Member {
     index: u32,
 }
 
-// SAFETY: W6: `next` is touched by whoever marks the member, and then by the set's owner, never at once; the waker's cell by whom the bits say.
+// SAFETY: W7: `next` is touched by whoever marks the member, and then by the set's owner, never at once; the waker's cell by whom the bits say.
 unsafe impl Send for Core {}
-// SAFETY: W6: as above.
+// SAFETY: W7: as above.
 unsafe impl Sync for Core {}
-// SAFETY: W6: as above.
+// SAFETY: W7: as above.
 unsafe impl Send for Member {}
-// SAFETY: W6: as above.
+// SAFETY: W7: as above.
 unsafe impl Sync for Member {}
 
 /// What stands for the list of a set that is gone. No member lies there.
@@ -84,10 +84,10 @@ impl Core {
         // Relaxed: only a guess for the exchange below.
         let mut first = self.marked.load(Ordering::Relaxed);
         while first != gone() {
-            // SAFETY: W6: into_raw keeps it alive until it is taken out of the list.
+            // SAFETY: W7: into_raw keeps it alive until it is taken out of the list.
             let link = unsafe { &(*member).next };
             link.with_mut(|next| {
-                // SAFETY: W6: it was in the slot, and we have taken it out: nobody else touches its link until it is in the list.
+                // SAFETY: W7: it was in the slot, and we have taken it out: nobody else touches its link until it is in the list.
                 unsafe { *next = first };
             });
             // AcqRel (pairs with `take_marked`): the link is written before it is found; and with `has_marked`, what was published before
@@ -131,10 +131,10 @@ impl Iterator for Marked {
 
     fn next(&mut self) -> Option<Arc<Member>> {
         let member = NonNull::new(self.0).filter(|member| member.as_ptr() != gone())?;
-        // SAFETY: W6: the list owned a reference to it, which is now ours alone.
+        // SAFETY: W7: the list owned a reference to it, which is now ours alone.
         let member = unsafe { Arc::from_raw(member.as_ptr()) };
         self.0 = member.next.with(|next| {
-            // SAFETY: W6: it was taken out of the list, and its owner has not parked it again.
+            // SAFETY: W7: it was taken out of the list, and its owner has not parked it again.
             unsafe { *next }
         });
         Some(member)

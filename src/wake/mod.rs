@@ -37,6 +37,12 @@
 //! * **W6 Predicates.** What lies in their slots is no waker: a fan-out takes it out as one, and what came is looked at outside of every lock,
 //!   perhaps by user code, before anybody is woken (`hub/filter.rs`). Those of tasks are told of by PARKED, so that a relay serves them within its budget;
 //!   those of blocked threads, which depend on no relay, by ASIDE.
+//! * **W7 Members.** A member of a set is in a slot of its key's topic, or in its set's list of those that were marked, or with its owner, and
+//!   never in two of these. `next` is touched by whoever took it out of the slot and marks it, until it is in the list, and then by the set's
+//!   owner, who takes the list as a whole. The list owns a reference to each.
+//! * **P2 Marking before telling.** Of an event, members that wait for its key are marked before the writer tells it as completed, or before
+//!   the relay counts as done what was pushed for it. So a set that takes a number up to which that is told, and *then* its list, knows of
+//!   every event up to it (`hub/set/roster.rs`). Who marks beside the writer, for a close, says so before and after.
 //!
 //! # The relay
 //! * **W4 Ring.** Only the hub's writer, in its exclusive section, pushes; only who has the turn takes out. A cell is the producer's until its
