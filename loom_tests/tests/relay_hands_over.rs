@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use keywake::{Hub, Publisher, Relay};
 use loom_tests::{KEY, Payload, Payloads, Runner, Sleeper, builder, model, model_within, race, race3};
 
+const HOUR: Duration = Duration::from_secs(3_600);
+
 /// A hub with a relay that was polled `polls` times, and a reader that is parked.
 struct Stage {
     payloads: Payloads,
@@ -114,20 +116,25 @@ fn polled_by_another_task_against_publish() {
     });
 }
 
+/// A hub whose interval is an hour, a key that was just fanned out, and its reader, parked again.
+fn resting() -> Stage {
+    let payloads = Payloads::new();
+    let (mut publisher, hub) = builder().min_fanout_interval(HOUR).build();
+    let mut relay = Runner::new(hub.relay());
+    relay.poll();
+    let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
+    assert!(sleeper.poll().is_pending(), "nothing yet");
+    publisher.publish(&KEY, payloads.make(1));
+    relay.run();
+    assert!(sleeper.poll().is_ready() && sleeper.poll().is_pending(), "one event");
+    Stage { payloads, publisher, hub, relay, sleeper }
+}
+
 /// A sweep says that a key that rests may be fanned out, while the relay has its work in its hands.
 #[test]
 fn sweep_against_relay_at_work() {
     model(|| {
-        let payloads = Payloads::new();
-        let hour = Duration::from_secs(3_600);
-        let (mut publisher, hub) = builder().min_fanout_interval(hour).build();
-        let mut relay = Runner::new(hub.relay());
-        relay.poll();
-        let mut sleeper = Sleeper::new(hub.subscribe(&KEY));
-        assert!(sleeper.poll().is_pending(), "nothing yet");
-        publisher.publish(&KEY, payloads.make(1));
-        relay.run();
-        assert!(sleeper.poll().is_ready() && sleeper.poll().is_pending(), "one event");
+        let Stage { payloads, mut publisher, hub, mut relay, mut sleeper } = resting();
         publisher.publish(&KEY, payloads.make(2));
         relay.run();
         assert!(!sleeper.was_woken(), "the key rests");
@@ -137,7 +144,32 @@ fn sweep_against_relay_at_work() {
                 relay.poll();
                 relay
             },
-            move || other.sweep(Instant::now() + 2 * hour),
+            move || other.sweep(Instant::now() + 2 * HOUR),
+        );
+        relay.run();
+        assert!(sleeper.was_woken(), "its time is over");
+        judge(&mut sleeper, &[1, 2], &hub);
+        drop((publisher, sleeper, hub, relay));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// The same while the event is published for which the key is to be fanned out.
+#[test]
+fn sweep_against_relay_against_publish_to_a_key_that_rests() {
+    model(|| {
+        let Stage { payloads, mut publisher, hub, mut relay, mut sleeper } = resting();
+        let (other, event) = (hub.clone(), payloads.make(2));
+        let (mut relay, publisher, ()) = race3(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                publisher.publish(&KEY, event);
+                publisher
+            },
+            move || other.sweep(Instant::now() + 2 * HOUR),
         );
         relay.run();
         assert!(sleeper.was_woken(), "its time is over");
