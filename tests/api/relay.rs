@@ -610,6 +610,9 @@ fn relay_whose_task_panics_loses_no_wake() {
     }));
     told.recv_timeout(LIMIT).expect("it is polled");
     let tasks = runtime.block_on(received_by_all(&hub, 20, 2));
+    // The tasks may not have come to wait yet, and where nobody waits no relay is woken.
+    let mut waiting = hub.subscribe("key");
+    assert!(waiting.poll_recv(&mut Context::from_waker(Waker::noop())).is_pending());
     runtime.block_on(async {
         publisher.publish("key", 1);
         assert!(tokio::time::timeout(LIMIT, task).await.expect("it is woken").is_err(), "it panics");
