@@ -24,6 +24,10 @@ use plotters::{
     series::LineSeries,
     style::{BLACK, Color, RGBColor, WHITE},
 };
+use random::Random;
+
+#[path = "../tests/support/random.rs"]
+mod random;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const OWNERS: usize = 200;
@@ -38,18 +42,7 @@ const REMEMBERED: usize = 360;
 /// The mark that the source drains above.
 const HIGH: f64 = 0.75;
 
-/// SplitMix64.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// From 0 to 1, without the ends.
     fn share(&mut self) -> f64 {
         ((self.next() >> 32) as f64 + 0.5) / 4_294_967_296.0

@@ -4,6 +4,8 @@ mod caps;
 mod clocks;
 mod decisions;
 mod properties;
+#[path = "../support/random.rs"]
+mod random;
 mod readiness;
 mod settings;
 mod simulation;

@@ -7,20 +7,9 @@ use keywake::{
     overload::evictor::{Action, ClassOrder, EvictorBuilder, Mode, Settings, SignalLost, StreamSample},
 };
 
-use crate::world::seconds;
-
-/// Steele, Lea and Flood's SplitMix64.
-struct Random(u64);
+use crate::{random::Random, world::seconds};
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn below(&mut self, most: u32) -> u32 {
         u32::try_from(self.next() % u64::from(most)).unwrap_or_default()
     }

@@ -7,6 +7,8 @@ use keywake::placement::{
     Settings, StoreTime, Version,
 };
 
+pub(crate) use crate::random::Random;
+
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 /// The store's time in every view.
 pub(crate) const NOW: StoreTime = StoreTime(Duration::from_secs(1_000_000));
@@ -23,18 +25,7 @@ pub(crate) fn milli(milli: u64) -> Cores {
     Cores::from_milli(milli)
 }
 
-/// SplitMix64, as in the other suites: seeded, so that a failure can be run again.
-pub(crate) struct Random(pub(crate) u64);
-
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     pub(crate) fn below(&mut self, most: u64) -> u64 {
         self.next() % most.max(1)
     }

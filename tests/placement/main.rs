@@ -10,6 +10,8 @@ mod model;
 mod planner;
 mod planner_faults;
 mod properties;
+#[path = "../support/random.rs"]
+mod random;
 mod resizing;
 mod resolving;
 mod simulation;

@@ -7,6 +7,8 @@ mod gauges;
 mod golden;
 mod on_demand;
 mod properties;
+#[path = "../support/random.rs"]
+mod random;
 mod settings;
 mod totals;
 mod zero;
