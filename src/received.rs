@@ -9,8 +9,8 @@ use crate::{Event, EventRef, Position};
 pub struct Published {
     /// The sequence number of the event; of the last one for a batch.
     pub seq: u64,
-    /// How many subscriptions the key had when the event was appended, waiting or not; the sum over the events of a batch. A set
-    /// that just joins by a pattern may be counted twice for a moment. 0 also after a shutdown, when the event is dropped: [`Hub::is_shutdown`](crate::Hub::is_shutdown) tells the two apart.
+    /// How many subscriptions the key had when the event was appended, waiting or not; the sum over the events of a batch. 0 also after a
+    /// shutdown, when the event is dropped: [`Hub::is_shutdown`](crate::Hub::is_shutdown) tells the two apart.
     pub readers: usize,
 }
 

@@ -304,14 +304,14 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
         }
     }
 
-    /// Becomes a reader of a topic, if it lives.
-    fn join_living(&self, topic: &TopicArc<K, T>, later: &mut Later<K, T>) -> bool {
+    /// Becomes a reader of a topic, if it lives; where `is_counted`, which is asked with the shard locked, the reader was counted before.
+    fn join_living(&self, topic: &TopicArc<K, T>, later: &mut Later<K, T>, is_counted: impl FnOnce() -> bool) -> bool {
         let registry = &self.shared.registry;
         let mut state = registry.shard(registry.shard_of(topic.hash())).lock();
         if topic.is_dead() {
             return false;
         }
-        if topic.desk.join() == 0 {
+        if !is_counted() && topic.desk.join() == 0 {
             later.wakers = state.arrived(Some(topic.hash()));
         }
         true

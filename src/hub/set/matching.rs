@@ -233,6 +233,14 @@ impl<K, T> Inbox<K, T> {
         self.core.mark(Arc::clone(&self.member))
     }
 
+    /// Takes out a topic, if it lies there; its count is the caller's then.
+    fn take_one(&self, topic: &TopicArc<K, T>) -> bool {
+        let mut state = self.state.lock();
+        let at = state.topics.iter().position(|newcomer| Arc::ptr_eq(&newcomer.topic, topic));
+        // The caller has the topic too: it is not dropped here, with the locks held.
+        at.map(|at| drop(state.topics.swap_remove(at))).is_some()
+    }
+
     fn take(&self) -> Vec<Newcomer<K, T>> {
         let mut state = self.state.lock();
         state.is_told = false;
@@ -270,6 +278,13 @@ impl<K, T> Matching<K, T> {
     /// Whether some were taken out of the inbox that are still to be taken over.
     pub(super) fn has_newcomers(&self) -> bool {
         !self.newcomers.is_empty()
+    }
+
+    /// Takes out a topic that the pattern which is just being added has brought already (shard locked, as when it was laid in); its count is
+    /// the caller's then. So no set is counted twice.
+    fn take_one(&mut self, topic: &TopicArc<K, T>) -> bool {
+        let at = self.newcomers.iter().position(|newcomer| Arc::ptr_eq(&newcomer.topic, topic));
+        at.map(|at| drop(self.newcomers.swap_remove(at))).is_some() || self.inbox.take_one(topic)
     }
 
     /// The next of them to be taken over, and where it is.
@@ -432,7 +447,9 @@ impl<K: Key + AsRef<str>, T: Send + Sync + 'static> SubscriptionSet<K, T> {
             let here = self.reached();
             let mut later = Later::default();
             // One that died meanwhile is found by whoever makes it anew (H6).
-            if self.hub.join_living(&topic, &mut later) {
+            let matching = &mut self.matching;
+            let is_counted = || matching.as_mut().is_some_and(|matching| matching.take_one(&topic));
+            if self.hub.join_living(&topic, &mut later, is_counted) {
                 let (reader, gap) = self.hub.begin(topic, start, Some(here));
                 let opened = Opened { reader, gap, refused: None };
                 self.take_in(own, opened, start, here);
