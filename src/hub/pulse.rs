@@ -170,6 +170,17 @@ struct Run<K, T> {
     pass: Option<Pass>,
 }
 
+/// What a part of a pass came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ran {
+    /// The key was fanned out less than the interval ago.
+    Rests,
+    /// There is more to do at that key.
+    Stopped,
+    /// The pass is through.
+    Through,
+}
+
 /// What the first step found.
 struct Marked<K, T> {
     sets: Few<Waker>,
@@ -695,8 +706,10 @@ impl<K, T> Pulse<K, T> {
             }
             let Some(run) = work.run.pop_front() else { break };
             looks += 1;
-            passes += u64::from(self.run(run, budget, is_alive, work, &mut woken, &mut dropped));
-            if looks >= BATCH && is_alive {
+            let ran = self.run(run, budget, is_alive, work, &mut woken, &mut dropped);
+            passes += u64::from(ran == Ran::Through);
+            // One that stopped had no room for a whole row: what is left of the budget is not worth cutting one.
+            if ran == Ran::Stopped || looks >= BATCH && is_alive {
                 break;
             }
         }
@@ -742,7 +755,7 @@ impl<K, T> Pulse<K, T> {
         marked
     }
 
-    /// One part of a pass over a topic's tasks. True: it is through.
+    /// One part of a pass over a topic's tasks.
     fn run(
         &self,
         run: Run<K, T>,
@@ -751,14 +764,14 @@ impl<K, T> Pulse<K, T> {
         work: &mut Work<K, T>,
         woken: &mut Woken,
         dropped: &mut Few<TopicArc<K, T>>,
-    ) -> bool {
+    ) -> Ran {
         let Run { topic, pass } = run;
         let word = &topic.chain.word;
         let key = (Arc::as_ptr(&topic).addr(), topic.hash());
         if let Some(rest) = work.resting.topics.get_mut(&key).filter(|_| pass.is_none() && is_alive) {
             work.resting.awaited.push(Reverse(rest.due));
             rest.run = Some(Run { topic, pass: None });
-            return false;
+            return Ran::Rests;
         }
         let mut pass = pass.unwrap_or_else(|| Pass::begin(word));
         topic.waiters.note_queued(pass.count());
@@ -767,7 +780,7 @@ impl<K, T> Pulse<K, T> {
         self.count_since(&topic, u64::from(is_through), before, woken);
         if !is_through {
             work.run.push_back(Run { topic, pass: Some(pass) });
-            return false;
+            return Ran::Stopped;
         }
         let again = pass.end(word);
         if let Some(interval) = self.interval.filter(|_| is_alive) {
@@ -781,7 +794,7 @@ impl<K, T> Pulse<K, T> {
         } else {
             dropped.push(topic);
         }
-        true
+        Ran::Through
     }
 
     /// A relay for whom readers can be bound to it.
@@ -829,7 +842,7 @@ impl<K, T> Pulse<K, T> {
             } else {
                 dropped.push(topic);
             }
-            if usize::try_from(woken.wakes).unwrap_or(budget) >= budget || looks >= budget {
+            if !is_through || usize::try_from(woken.wakes).unwrap_or(budget) >= budget || looks >= budget {
                 break !server.list.lock().bound.is_empty();
             }
         };

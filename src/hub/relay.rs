@@ -16,7 +16,7 @@ use crate::sync::Arc;
 /// Wakes the readers of a hub from inside their runtime; from [`Hub::relay`](crate::Hub::relay).
 ///
 /// Waking N tasks from outside of their runtime costs the publisher N pushes into a contended queue. With a relay, a publish wakes one
-/// task, and that wakes the readers, about 64 at a time, letting others run in between:
+/// task, and that wakes the readers, up to 64 at a time, letting others run in between:
 ///
 /// ```
 /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;

@@ -50,23 +50,25 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     left: usize,
-    /// It is spent by whole rows: a pass that may wake one more wakes all of that row. Nothing is gained by cutting rows where it does not
-    /// matter who is woken first.
+    /// It is spent by whole rows: one that does not fit is left for the next pass. Nothing is gained by cutting rows where it does not matter
+    /// who is woken first.
     in_rows: bool,
+    /// Something was spent. The first row is cut all the same, or a small budget would get nowhere.
+    is_begun: bool,
 }
 
 impl Budget {
     /// Everybody.
-    pub(crate) const UNLIMITED: Self = Self { left: usize::MAX, in_rows: true };
+    pub(crate) const UNLIMITED: Self = Self { left: usize::MAX, in_rows: true, is_begun: false };
 
     /// So many, and no more.
     pub(crate) fn exactly(number: usize) -> Self {
-        Self { left: number, in_rows: false }
+        Self { left: number, in_rows: false, is_begun: false }
     }
 
-    /// So many, and the rest of the last one's row.
+    /// So many at most, and rather fewer than a part of a row.
     pub(crate) fn in_rows(number: usize) -> Self {
-        Self { left: number, in_rows: true }
+        Self { left: number, in_rows: true, is_begun: false }
     }
 
     pub(super) fn is_spent(self) -> bool {
@@ -79,11 +81,18 @@ impl Budget {
 
     pub(crate) fn spend(&mut self, number: usize) {
         self.left = self.left.saturating_sub(number);
+        self.is_begun |= number > 0;
     }
 
     /// Of these, the ones that may be woken.
     fn of(self, behind: u64) -> u64 {
-        if self.left >= WIDTH || self.in_rows && self.left > 0 { behind } else { lowest(behind, self.left) }
+        if self.left >= WIDTH || self.left >= behind.count_ones() as usize {
+            behind
+        } else if self.in_rows && self.is_begun {
+            0
+        } else {
+            lowest(behind, self.left)
+        }
     }
 }
 
@@ -262,16 +271,16 @@ impl<P: Parked, const N: usize> Row<P, N> {
     /// stay parked; `tell` has told of them before any of those that are woken could know of it.
     pub(super) fn wake_behind(&self, target: Target, budget: &mut Budget, woken: &mut Woken, tell: impl Fn()) -> bool {
         loop {
-            let is_all = self.wake_taken(self.hold_behind(target, *budget, woken, &tell), target, budget, woken);
-            // Of those that were taken one may have turned out to have seen all.
-            if is_all || budget.is_spent() {
+            let Held { taken, is_all } = self.hold_behind(target, *budget, woken, &tell);
+            self.wake_taken(taken, target, budget, woken);
+            // Of those that were taken one may have turned out to have seen all, and another one may be woken instead.
+            if is_all || taken == 0 || budget.is_spent() {
                 return is_all;
             }
         }
     }
 
-    fn wake_taken(&self, held: Held, target: Target, budget: &mut Budget, woken: &mut Woken) -> bool {
-        let Held { taken, is_all } = held;
+    fn wake_taken(&self, taken: u64, target: Target, budget: &mut Budget, woken: &mut Woken) {
         if N == 1 && taken != 0 || taken.is_power_of_two() {
             // One: no list.
             let slot = taken.trailing_zeros() as usize;
@@ -283,7 +292,6 @@ impl<P: Parked, const N: usize> Row<P, N> {
         } else if taken != 0 {
             self.wake_several(taken, target, budget, woken);
         }
-        is_all
     }
 
     fn wake_several(&self, taken: u64, target: Target, budget: &mut Budget, woken: &mut Woken) {

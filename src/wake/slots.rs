@@ -313,14 +313,21 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_in_rows_is_spent_by_whole_rows() {
+    fn a_budget_in_rows_is_spent_by_whole_rows_and_never_exceeded() {
         let slots = Slots::new();
         let readers = crowd(&slots, 1 + 4 * WIDTH);
         readers.iter().for_each(|reader| park(&slots, reader, 0));
         let (target, mut place, mut woken) = (Target { count: 1, all: false }, Place::default(), Woken::default());
         // The seat is a row by itself.
-        for (budget, wakes, is_through) in [(0, 0, false), (2, 1 + WIDTH, false), (1, WIDTH, false), (WIDTH + 1, 2 * WIDTH, true)]
-        {
+        let turns = [
+            (0, 0, false),
+            (2, 1, false),
+            (1, 1, false),
+            (WIDTH, WIDTH - 1, false),
+            (2 * WIDTH + 1, 2 * WIDTH, false),
+            (WIDTH, WIDTH, true),
+        ];
+        for (budget, wakes, is_through) in turns {
             let before = woken.wakes;
             assert_eq!(slots.wake_behind(target, &mut place, Budget::in_rows(budget), &mut woken), is_through, "{budget}");
             assert_eq!(woken.wakes - before, wakes as u64, "{budget}");

@@ -307,7 +307,7 @@ impl Waiters {
         }
     }
 
-    /// One part of the same, for the relay: about `budget` wakes and offers, by whole rows. The pass is made by `Pass::begin`.
+    /// One part of the same, for the relay: at most `budget` wakes and offers, by whole rows. The pass is made by `Pass::begin`.
     pub(crate) fn wake_some_tasks(&self, pass: &mut Pass, budget: usize, woken: &mut Woken) -> bool {
         woken.left = false;
         let mut is_through = pass.is_at_filters;
@@ -404,7 +404,7 @@ impl Waiters {
         Pass { target: target_of(word.observe()), place: Place::default(), is_at_filters: false, left: false }
     }
 
-    /// About `budget` wakes of it, by whole rows. True: it is through.
+    /// At most `budget` wakes of it, by whole rows. True: it is through.
     pub(crate) fn wake_some_bound(&self, lane: u8, pass: &mut Pass, budget: usize, woken: &mut Woken) -> bool {
         let Some(lane) = self.more().and_then(|more| more.lane(lane)) else { return true };
         woken.left = false;
