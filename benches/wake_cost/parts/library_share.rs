@@ -1,6 +1,10 @@
 //! What the library itself has to do per delivery, where waking costs nothing and nobody switches tasks.
 
-use std::time::Duration;
+use std::{
+    hint::black_box,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
 
 use crate::{
     Context,
@@ -16,6 +20,7 @@ use crate::{
 pub(crate) fn run(context: &Context) -> Vec<Row> {
     let scale = context.options.scale;
     let nothing = time_nothing();
+    let locked = Row::new("one locked read-modify-write here, its line at hand", "").shown(time(locked_instruction()));
     let sizes: &[usize] = if scale.few_shapes { &[1_000] } else { &[1_000, 10_000] };
     sizes
         .iter()
@@ -52,5 +57,23 @@ pub(crate) fn run(context: &Context) -> Vec<Row> {
                 ),
             ]
         })
+        .chain([locked])
         .collect()
+}
+
+/// What one of the instructions takes of which a delivery needs two (the reader's when it parks, the event's count), in ns.
+fn locked_instruction() -> f64 {
+    const TIMES: u32 = 10_000;
+    let word = AtomicU64::new(0);
+    let mut rounds: Vec<f64> = (0..101)
+        .map(|_| {
+            let start = Instant::now();
+            for bit in 0..TIMES {
+                // Relaxed: one thread; on this machine's kind all orderings are the same instruction.
+                black_box(&word).fetch_or(1 << (bit % 64), Ordering::Relaxed);
+            }
+            start.elapsed().as_nanos() as f64 / f64::from(TIMES)
+        })
+        .collect();
+    median(&mut rounds)
 }
