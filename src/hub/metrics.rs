@@ -18,6 +18,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
     /// | `keywake_wakes_total` | counter | `wakes` |
     /// | `keywake_empty_wakes_total` | counter | `empty_wakes` |
     /// | `keywake_relay_wakes_total` | counter | `relay_wakes` |
+    /// | `keywake_relay_panics_total` | counter | `relay_panics` |
     /// | `keywake_coalesced_total` | counter | `coalesced` |
     /// | `keywake_fan_outs_total` | counter | `fan_outs` |
     /// | `keywake_fall_backs_total` | counter | `fall_backs` |
@@ -46,6 +47,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             fan_outs,
             fall_backs,
             relay_wakes,
+            relay_panics,
             coalesced,
             gaps,
             retained_bytes,
@@ -57,6 +59,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             ("keywake_wakes_total", wakes),
             ("keywake_empty_wakes_total", empty_wakes),
             ("keywake_relay_wakes_total", relay_wakes),
+            ("keywake_relay_panics_total", relay_panics),
             ("keywake_coalesced_total", coalesced),
             ("keywake_fan_outs_total", fan_outs),
             ("keywake_fall_backs_total", fall_backs),

@@ -697,6 +697,7 @@ impl<K: Key, T: Send + Sync + 'static> Hub<K, T> {
             fan_outs: tallies.fan_outs.get(),
             fall_backs: tallies.fall_backs.get(),
             relay_wakes: tallies.relay_wakes.get() + progress.relay_wakes.get(),
+            relay_panics: tallies.panics.get(),
             coalesced: progress.coalesced.get(),
             gaps: tallies.gaps.get(),
             retained_bytes: account.retained_bytes(),

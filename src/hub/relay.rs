@@ -40,7 +40,8 @@ use crate::sync::Arc;
 ///   [`retain_events`](crate::Builder::retain_events) if that is less. So bind readers to a relay of their own runtime
 ///   ([`Subscription::on`](crate::Subscription::on)) where there are several.
 /// * Blocked threads never depend on a relay.
-/// * A reader's waker that panics in it ends neither the relay nor the wakes of others; of that panic only the panic hook hears.
+/// * A reader's waker that panics in it ends neither the relay nor the wakes of others; of that panic the panic hook hears, and
+///   [`Stats::relay_panics`](crate::Stats::relay_panics) counts it.
 /// * It ends when the hub is shut down, or when the last of its handles is dropped. It does not keep the hub alive.
 ///
 /// The relay that is polled first serves all readers that are bound to none; others stand by until it goes, and serve only those that

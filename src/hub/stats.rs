@@ -25,6 +25,9 @@ pub struct Stats {
     pub fall_backs: u64,
     /// Wakes of the relay.
     pub relay_wakes: u64,
+    /// Turns of relays, and of sets that did their work, in which a waker panicked. The others were woken all the same, and the panic goes
+    /// nowhere: it is nobody's here.
+    pub relay_panics: u64,
     /// Publishes that found their key's readers about to be woken by the relay: no wake of their own was needed.
     pub coalesced: u64,
     /// Gaps told.

@@ -245,7 +245,8 @@ fn metrics_are_recorded_under_their_documented_names() {
             (key.key().name().to_owned(), value)
         })
         .collect();
-    assert_eq!(recorded.len(), 14);
+    assert_eq!(recorded.len(), 15);
+    assert_eq!(recorded["keywake_relay_panics_total"], DebugValue::Counter(0));
     assert_eq!(recorded["keywake_published_total"], DebugValue::Counter(2));
     assert_eq!(recorded["keywake_unread_total"], DebugValue::Counter(1));
     assert_eq!(recorded["keywake_wakes_total"], DebugValue::Counter(1));

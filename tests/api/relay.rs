@@ -327,6 +327,7 @@ fn waker_that_panics_ends_neither_the_relay_nor_the_wakes_of_others() {
     publisher.publish("key", 1);
     assert!(relay.poll().is_pending(), "the panic is nobody's here");
     assert_eq!((panicking.0.load(Ordering::SeqCst), counting.wakes()), (1, 39));
+    assert_eq!(hub.stats().relay_panics, 1);
 }
 
 /// A waker that publishes.
