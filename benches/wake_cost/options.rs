@@ -9,7 +9,7 @@ What does waking cost, keywake's ways beside its peers'?
 
 cargo bench --bench wake_cost                  everything, in about three minutes
 cargo bench --bench wake_cost -- [OPTIONS]
-  --quick          everything coarsely, in half a minute
+  --quick          everything coarsely, in one to two minutes
   --only PART      one part (may be given more than once); --only matrix,burst is the same as two of them
   --plot           writes docs/wake_cost.csv and docs/wake_cost_*.svg (else only the CSV, under target)
   --threads N      at most N workers in a runtime (default: as many as there are cores)
@@ -94,6 +94,10 @@ impl Options {
                 "--quick" => {}
                 "--threads" => {
                     options.threads = arguments.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0).unwrap_or(options.threads);
+                }
+                "--help" | "-h" => {
+                    println!("{HELP}");
+                    return None;
                 }
                 "--list" => {
                     println!("{}", parts.join("\n"));
