@@ -69,6 +69,7 @@ fn main() {
         return match probe.first().map(String::as_str) {
             Some(burners::PROBE) => burners::burn(),
             Some(parts::own_part::PROBE) => parts::own_part::probe(&probe[1..]),
+            Some(source::PROBE) => source::probe(&options, &probe[1..]),
             _ => eprintln!("not a probe"),
         };
     }
