@@ -8,8 +8,8 @@ mod trace;
 use std::{
     env,
     error::Error,
-    fs,
-    io::{self, Write},
+    fs::{self, File},
+    io::{self, BufReader, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -32,12 +32,12 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
-    let Some(options) = Options::parse(env::args().skip(1))? else {
+    let Some(options) = Options::parse(env::args_os().skip(1))? else {
         return Ok(out.write_all(USAGE.as_bytes())?);
     };
     let of = |path: &Path, error: &dyn Error| format!("{}: {error}", path.display());
-    let text = fs::read(&options.trace).map_err(|error| of(&options.trace, &error))?;
-    let trace = Trace::read(&text).map_err(|error| of(&options.trace, &error))?;
+    let file = File::open(&options.trace).map_err(|error| of(&options.trace, &error))?;
+    let trace = Trace::read(BufReader::new(file)).map_err(|error| of(&options.trace, &error))?;
     let steps = replay(&scaler(&trace, &options)?, &trace, &options);
     tell(&mut out, &steps)?;
 

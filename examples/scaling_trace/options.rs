@@ -1,11 +1,11 @@
 //! What can be said on the command line.
 
-use std::{error::Error, fmt, path::PathBuf, str::FromStr};
+use std::{error::Error, ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
 pub(crate) const USAGE: &str = "\
 Replays a trace of a fleet and shows how many instances there should have been.
 
-    cargo run --features scaling --example scaling_trace -- TRACE.csv [options]
+    cargo run --example scaling_trace -- TRACE.csv [options]
 
 A first one to try: examples/scaling_trace/day.csv
 
@@ -14,7 +14,7 @@ A first one to try: examples/scaling_trace/day.csv
     --max-concurrency N    requests at once per instance [80]
     --nominal N            streams of nominal cost of an instance at its target [0.6 x max-concurrency]
     --min N, --max N       limits of the count [0, 100]
-    --from N               instances at the beginning [0]
+    --from N               instances at the beginning [1]
     --start-up SECONDS     from wanted to running, where the trace does not tell what ran [10]
 
 The first line of a trace names its columns; there must be `seconds`, and there may be
@@ -24,6 +24,8 @@ The first line of a trace names its columns; there must be `seconds`, and there 
     queued, refused                                     requests that wait; those that were refused, as requests at once
     effective_streams                                   the sum of the effective gauges
 Each column that is there brings its driver. An empty cell is a number that is not known. Lines that begin with # are passed over.
+Where `running` is there, each row stands by itself: what would have been wanted of what ran then. Leave it out to see the fleet go
+where it is told; the use in the trace stays what it was.
 ";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +52,7 @@ impl Default for Options {
             nominal: 48,
             min: 0,
             max: 100,
-            from: 0,
+            from: 1,
             start_up: 10.0,
         }
     }
@@ -79,31 +81,32 @@ impl Error for OptionsError {}
 
 impl Options {
     /// `None`: no trace is named.
-    pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Option<Self>, OptionsError> {
+    pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Self>, OptionsError> {
         let mut arguments = arguments.into_iter();
         let (mut options, mut trace, mut svg, mut nominal) = (Self::default(), None, None, None);
-        while let Some(option) = arguments.next() {
-            if !option.starts_with("--") {
+        while let Some(argument) = arguments.next() {
+            let told = argument.to_string_lossy().into_owned();
+            if !told.starts_with("--") {
                 if trace.is_some() {
-                    return Err(OptionsError::TwoTraces { second: option });
+                    return Err(OptionsError::TwoTraces { second: told });
                 }
-                trace = Some(PathBuf::from(option));
+                trace = Some(PathBuf::from(argument));
                 continue;
             }
-            if option == "--help" {
+            if told == "--help" {
                 return Ok(None);
             }
             let value = arguments.next();
-            match option.as_str() {
-                "--cpus" => options.cpus = number(option, value)?,
-                "--from" => options.from = number(option, value)?,
-                "--max" => options.max = number(option, value)?,
-                "--max-concurrency" => options.max_concurrency = number(option, value)?,
-                "--min" => options.min = number(option, value)?,
-                "--nominal" => nominal = Some(number(option, value)?),
-                "--start-up" => options.start_up = number(option, value)?,
-                "--svg" => svg = Some(value.map(PathBuf::from).ok_or(OptionsError::NoValue { option })?),
-                _ => return Err(OptionsError::Unknown { option }),
+            match told.as_str() {
+                "--cpus" => options.cpus = number(told, value)?,
+                "--from" => options.from = number(told, value)?,
+                "--max" => options.max = number(told, value)?,
+                "--max-concurrency" => options.max_concurrency = number(told, value)?,
+                "--min" => options.min = number(told, value)?,
+                "--nominal" => nominal = Some(number(told, value)?),
+                "--start-up" => options.start_up = time(told, value)?,
+                "--svg" => svg = Some(value.map(PathBuf::from).ok_or(OptionsError::NoValue { option: told })?),
+                _ => return Err(OptionsError::Unknown { option: told }),
             }
         }
         let Some(trace) = trace else { return Ok(None) };
@@ -114,9 +117,20 @@ impl Options {
     }
 }
 
-fn number<T: FromStr>(option: String, value: Option<String>) -> Result<T, OptionsError> {
+fn number<T: FromStr>(option: String, value: Option<OsString>) -> Result<T, OptionsError> {
     let Some(value) = value else { return Err(OptionsError::NoValue { option }) };
-    value.parse().map_err(|_| OptionsError::NotANumber { option, value })
+    let value = value.to_string_lossy();
+    value.parse().map_err(|_| OptionsError::NotANumber { option, value: value.into_owned() })
+}
+
+/// As those of a trace: what no duration can hold is none.
+fn time(option: String, value: Option<OsString>) -> Result<f64, OptionsError> {
+    let seconds = number(option.clone(), value)?;
+    if (0.0..=1e9).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(OptionsError::NotANumber { option, value: seconds.to_string() })
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +138,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Option<Options>, OptionsError> {
-        Options::parse(line.split_whitespace().map(str::to_owned))
+        Options::parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
@@ -144,5 +158,20 @@ mod tests {
         assert_eq!(error("a.csv --svg"), "--svg needs a value");
         assert_eq!(error("a.csv --max -1"), "--max is \"-1\", which is no such number");
         assert_eq!(error("a.csv b.csv"), "one trace at a time: \"b.csv\" is a second one");
+        for time in ["NaN", "inf", "-1"] {
+            let wrong = parse(&format!("a.csv --start-up {time}")).unwrap_err().to_string();
+            assert_eq!(wrong, format!("--start-up is {time:?}, which is no such number"));
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn arguments_that_are_not_utf_8_are_paths_and_nothing_else() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = || OsString::from_vec(b"\xff.csv".to_vec());
+        let options = Options::parse([odd(), "--svg".into(), odd()]).unwrap().unwrap();
+        assert_eq!((options.trace, options.svg), (odd().into(), Some(odd().into())));
+        assert!(Options::parse([odd(), "--cpus".into(), odd()]).is_err());
+        assert!(Options::parse([OsString::from_vec(b"--\xff".to_vec())]).is_err());
     }
 }

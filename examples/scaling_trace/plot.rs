@@ -25,16 +25,19 @@ const COLOURS: [RGBColor; Driver::ALL.len()] = [
 ];
 const GREY: RGBColor = RGBColor(150, 150, 150);
 
-/// A number that holds until the next one.
+/// A number that holds until the next one. Only where it changes there are points: a trace may have a million rows.
 fn stairs(steps: &[Step], value: impl Fn(&Step) -> Option<u32>) -> Vec<(f64, f64)> {
     let known = steps.iter().filter_map(|step| Some((step.seconds / 3600.0, f64::from(value(step)?))));
-    let mut points: Vec<(f64, f64)> = Vec::new();
+    let (mut points, mut last): (Vec<(f64, f64)>, _) = (Vec::new(), None);
     for (hour, count) in known {
-        if let Some((_, before)) = points.last().copied() {
-            points.push((hour, before));
+        let before = points.last().map(|(_, before)| *before);
+        if before != Some(count) {
+            points.extend(before.map(|before| (hour, before)));
+            points.push((hour, count));
         }
-        points.push((hour, count));
+        last = Some((hour, count));
     }
+    points.extend(last);
     points
 }
 

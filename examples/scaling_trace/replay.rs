@@ -62,9 +62,10 @@ pub(crate) fn replay(scaler: &Scaler, trace: &Trace, options: &Options) -> Vec<S
         let decision = scaler.decide(&sample(row, last_request.or(Some(began))), fleet, now);
         let running = fleet.running;
         fleet.desired = decision.count;
+        // What is not wanted any more does not come.
+        starting.iter_mut().for_each(|(_, count)| *count = decision.count.min(*count));
         if decision.count < fleet.running {
             fleet.running = decision.count;
-            starting.clear();
         } else if decision.count > fleet.running {
             starting.push((row.seconds + options.start_up, decision.count));
         }
@@ -121,6 +122,14 @@ mod tests {
         let options = Options { from: 1, start_up: 90.0, ..Options::default() };
         let text = b"seconds,cpu_cores\n0,1\n60,1\n120,2\n180,2\n240,0.1\n";
         assert_eq!(counts(&steps(text, &options)), [(1, 2), (1, 2), (2, 4), (2, 4), (4, 1)]);
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_does_not_come() {
+        let options = Options { start_up: 90.0, ..Options::default() };
+        // 20 are asked for, and one before they are there.
+        let text = b"seconds,concurrency_1m,queued\n0,48,912\n60,10,0\n120,10,0\n";
+        assert_eq!(counts(&steps(text, &options)), [(1, 20), (1, 1), (1, 1)]);
     }
 
     #[test]
