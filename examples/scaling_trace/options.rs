@@ -15,6 +15,7 @@ A first one to try: examples/scaling_trace/day.csv
     --nominal N            streams of nominal cost of an instance at its target [0.6 x max-concurrency]
     --min N, --max N       limits of the count [0, 100]
     --from N               instances at the beginning [1]
+    --stabilize SECONDS    for how long the count stays at what was asked for [0]
     --start-up SECONDS     from wanted to running, where the trace does not tell what ran [10]
 
 The first line of a trace names its columns; there must be `seconds`, and there may be
@@ -39,6 +40,7 @@ pub(crate) struct Options {
     pub(crate) min: u32,
     pub(crate) max: u32,
     pub(crate) from: u32,
+    pub(crate) stabilize: f64,
     pub(crate) start_up: f64,
 }
 
@@ -53,6 +55,7 @@ impl Default for Options {
             min: 0,
             max: 100,
             from: 1,
+            stabilize: 0.0,
             start_up: 10.0,
         }
     }
@@ -104,6 +107,7 @@ impl Options {
                 "--max-concurrency" => options.max_concurrency = number(told, value)?,
                 "--min" => options.min = number(told, value)?,
                 "--nominal" => nominal = Some(number(told, value)?),
+                "--stabilize" => options.stabilize = time(told, value)?,
                 "--start-up" => options.start_up = time(told, value)?,
                 "--svg" => svg = Some(value.map(PathBuf::from).ok_or(OptionsError::NoValue { option: told })?),
                 _ => return Err(OptionsError::Unknown { option: told }),

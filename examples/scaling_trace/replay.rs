@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use keywake::scaling::{ConfigError, Decision, Driver, Fleet, Sample, Scaler, ScalerBuilder};
+use keywake::scaling::{ConfigError, Decision, Driver, Fleet, Sample, Scaler, ScalerBuilder, Stabilization};
 
 use crate::{
     options::Options,
@@ -43,6 +43,7 @@ pub(crate) fn replay(scaler: &Scaler, trace: &Trace, options: &Options) -> Vec<S
     let mut fleet = Fleet::settled(options.from);
     let mut starting: Vec<(f64, u32)> = Vec::new();
     let mut last_request = None;
+    let mut window = (options.stabilize > 0.0).then(|| Stabilization::new(Duration::from_secs_f64(options.stabilize)));
     let step = |row: &Row| {
         let now = began + Duration::from_secs_f64(row.seconds);
         starting.retain(|(ready, count)| {
@@ -59,7 +60,12 @@ pub(crate) fn replay(scaler: &Scaler, trace: &Trace, options: &Options) -> Vec<S
         if row.in_flight.is_some_and(|requests| requests > 0) {
             last_request = Some(now);
         }
-        let decision = scaler.decide(&sample(row, last_request.or(Some(began))), fleet, now);
+        let mut sample = sample(row, last_request.or(Some(began)));
+        sample.stabilized = window.as_ref().and_then(|window| window.most(now));
+        let decision = scaler.decide(&sample, fleet, now);
+        if let Some(window) = &mut window {
+            window.observe(&decision, now);
+        }
         let running = fleet.running;
         fleet.desired = decision.count;
         // What is not wanted any more does not come.
@@ -130,6 +136,13 @@ mod tests {
         // 20 are asked for, and one before they are there.
         let text = b"seconds,concurrency_1m,queued\n0,48,912\n60,10,0\n120,10,0\n";
         assert_eq!(counts(&steps(text, &options)), [(1, 20), (1, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn way_down_waits_for_the_window() {
+        let options = Options { start_up: 0.0, stabilize: 100.0, ..Options::default() };
+        let text = b"seconds,cpu_cores\n0,6\n60,3\n120,3\n";
+        assert_eq!(counts(&steps(text, &options)), [(1, 10), (10, 10), (10, 5)]);
     }
 
     #[test]

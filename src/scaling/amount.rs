@@ -40,7 +40,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// At least 0 and at most 10^9, in millionths.
+/// At least 0, in millionths; at most 10^9 where it was read, and 2^32 where it is a count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Amount(u64);
 
@@ -189,6 +189,9 @@ mod tests {
         let most = amount(MOST);
         let crowd = Capacity { total: most, over: u32::MAX };
         let sum = most.plus(most).plus(most);
+        let widest = Capacity::each(Amount::whole(u32::MAX));
+        assert_eq!(widest.side(sum, u32::MAX, u32::MAX, MILLION, MILLION), Side::Within);
+        assert_eq!(widest.needed(sum, u32::MAX, 1), u32::MAX);
         assert_eq!(crowd.needed(sum, u32::MAX, 1), u32::MAX);
         assert_eq!(crowd.side(sum, u32::MAX, u32::MAX, MILLION, MILLION), Side::Above);
         assert_eq!(Capacity::each(amount(1e-6)).needed(sum, u32::MAX, 100_000), u32::MAX);

@@ -4,7 +4,7 @@
 //! shed. Nothing here measures, reads a clock or starts anything: numbers and `now` are arguments, counts and fates are the answer.
 //!
 //! ```text
-//!  History ──means──┐
+//!  History ──means──┐  ┌──────────── Stabilization ──────────┐
 //!  gauges, queue ───┼── Sample ── Scaler::decide ── Decision { count, driver, votes }
 //!  refusals ────────┘                  ▲                     │
 //!                                Fleet { desired, running }  ├── ScaleDown::plan   who gets requests last, who ends
@@ -40,7 +40,8 @@
 //!
 //! * `amount.rs`: exact arithmetic. `driver.rs`: one vote. `scaler.rs`: the decision. `settings.rs`: what it is built with. `sample.rs`: what it
 //!   is told.
-//! * `history.rs`: means. `on_demand.rs`: requests that find no room. `scale_down.rs`: who ends. `over_limit.rs`: more than may be.
+//! * `history.rs`: means. `stabilization.rs`: the most that was asked for of late. `on_demand.rs`: requests that find no room.
+//!   `scale_down.rs`: who ends. `over_limit.rs`: more than may be.
 
 mod amount;
 mod driver;
@@ -51,6 +52,7 @@ mod sample;
 mod scale_down;
 mod scaler;
 mod settings;
+mod stabilization;
 
 pub use amount::Unusable;
 pub use driver::{Driver, Verdict, Vote};
@@ -61,3 +63,4 @@ pub use sample::{AdaptiveLimits, Backlog, Fleet, Sample, effective_cpus, refused
 pub use scale_down::{Fate, Instance, ScaleDown};
 pub use scaler::{Clamp, Decision, Reason, Scaler};
 pub use settings::{ConfigError, ScalerBuilder};
+pub use stabilization::Stabilization;

@@ -89,7 +89,7 @@ impl Rollout {
         self.new_ready >= self.wanted
     }
 
-    /// Old ones that may end: none before requests have gone to the new version.
+    /// Old ones that may end, each once its own requests are done: none before requests may go to the new version.
     #[must_use]
     pub fn to_end(&self) -> u32 {
         if self.may_shift() { self.old } else { 0 }

@@ -86,11 +86,16 @@ pub struct Sample {
     pub backlog: Option<Backlog>,
     /// Requests in flight now.
     pub in_flight: Option<u64>,
-    /// When the last request was there; where none was seen, since when they are looked for. `None`: not known, and then nothing is idle.
+    /// When the last request was there, a refused one too; where none was seen, since when they are looked for. `None`: not known, and then
+    /// nothing is idle.
     pub last_request: Option<Instant>,
+    /// The most that was asked for of late, below which a count that is wanted does not fall; see [`Stabilization`](super::Stabilization).
+    /// `None`: it falls at once.
+    pub stabilized: Option<u32>,
     /// Over how many of the running instances the sums are. `None`: all of them.
     pub reporting: Option<u32>,
-    /// Whether the means cover all of their minutes. While they do not, as after a start of whoever decides, the count does not fall.
+    /// Whether the means cover all of their minutes. While they do not, as after a start of whoever decides, the count does not fall, but from
+    /// one to none by the requests, of which no mean says anything.
     pub complete: bool,
 }
 
@@ -109,6 +114,7 @@ impl Default for Sample {
             backlog: None,
             in_flight: None,
             last_request: None,
+            stabilized: None,
             reporting: None,
             complete: true,
         }
@@ -156,8 +162,8 @@ pub fn refused_streams(refused: u64, window: Duration, each: Duration) -> Option
 
 /// CPUs that an instance can really use: not more than it has threads that can run.
 ///
-/// One busy thread on two CPUs reads as 50 %, and is full. `None`: as many threads as CPUs, or more. Source: the balancer's story of a
-/// container that stood at its wall with 54.5 %.
+/// One busy thread on two CPUs reads as 50 %, and is full. `None`: as many threads as CPUs, or more. NaN stays NaN. Source: the balancer's
+/// story of a container that stood at its wall with 54.5 %.
 ///
 /// # Examples
 /// ```
@@ -167,5 +173,9 @@ pub fn refused_streams(refused: u64, window: Duration, each: Duration) -> Option
 /// ```
 #[must_use]
 pub fn effective_cpus(cpus: f64, threads: Option<u32>) -> f64 {
-    threads.map_or(cpus, |threads| cpus.min(f64::from(threads)))
+    match threads.map(f64::from) {
+        // Not `min`, which makes a number of NaN.
+        Some(threads) if threads < cpus => threads,
+        _ => cpus,
+    }
 }

@@ -37,6 +37,8 @@ pub enum Reason {
     Incomplete,
     /// One is needed: a request waits or is in flight, or one ended within the limit, or nobody knows.
     NotIdle,
+    /// So many were asked for a short while ago; see [`Stabilization`](super::Stabilization).
+    Stabilized,
 }
 
 /// How many instances there should be, and why. Its `Display` is one line for a log.
@@ -91,6 +93,7 @@ impl fmt::Display for Decision {
             (Reason::Idle, _) => f.write_str(": idle")?,
             (Reason::Incomplete, _) => f.write_str(", held until the means are complete")?,
             (Reason::NotIdle, _) => f.write_str(", not idle")?,
+            (Reason::Stabilized, _) => f.write_str(", as were asked for a short while ago")?,
         }
         self.votes.iter().try_for_each(|vote| write!(f, "; {vote}"))
     }
@@ -100,7 +103,7 @@ impl fmt::Display for Decision {
 ///
 /// 1. Each driver that takes part votes: within the tolerance of its target for as many as are wanted already, else for
 ///    ceil(use / capacity / target), whatever runs. With a number that says nothing, it votes for as many as are wanted already.
-/// 2. The largest vote is recommended.
+/// 2. The largest vote is recommended; where the sample tells what was asked for of late, not less than that.
 /// 3. One is not followed by none unless there was no request for the [`idle_limit`](super::ScalerBuilder::idle_limit), and then whatever
 ///    the drivers say of one; from none to one leads only a request that waits.
 /// 4. The limits come last, also where the count is held.
@@ -174,13 +177,18 @@ impl Scaler {
         if !sample.complete {
             raise(fleet.desired, Reason::Incomplete);
         }
+        if let Some(most) = sample.stabilized {
+            raise(most.min(fleet.desired), Reason::Stabilized);
+        }
         if fleet.running > 0 || sample.is_awaited() {
             raise(1, Reason::NotIdle);
         }
         if decision.recommended <= 1 && !sample.is_awaited() && self.is_idle(sample, now) {
             (decision.recommended, decision.reason) = (0, Reason::Idle);
         }
-        if !decision.is_valid() && decision.recommended < self.settings.blind_floor {
+        // At zero the queue alone leads up: who does not know of it, knows nothing.
+        let is_blind = !decision.is_valid() || fleet.running == 0 && Amount::read(sample.queued).is_err();
+        if is_blind && decision.recommended < self.settings.blind_floor {
             (decision.recommended, decision.reason) = (self.settings.blind_floor, Reason::Blind);
         }
     }
@@ -259,6 +267,6 @@ fn cores(read: Option<f64>, sample: &Sample) -> Result<Amount, Unusable> {
 
 #[expect(clippy::cast_precision_loss, reason = "above 10^9 it is refused")]
 fn adaptive(sample: &Sample) -> Result<Capacity, Unusable> {
-    let limits = sample.adaptive_limits.ok_or(Unusable::Missing)?;
+    let limits = sample.adaptive_limits.filter(|limits| limits.instances > 0).ok_or(Unusable::Missing)?;
     Capacity::mean(Amount::new(limits.total as f64)?, limits.instances)
 }

@@ -181,9 +181,10 @@ impl ScalerBuilder {
         self
     }
 
-    /// As [`cpus`](Self::cpus), for instances of several containers: the sum of their limits.
+    /// As [`cpus`](Self::cpus), for instances of several containers: the sum of their limits, each of which must be above 0.
     pub fn containers(self, cpus: &[f64]) -> Self {
-        self.cpus(cpus.iter().sum())
+        let none = cpus.iter().copied().find(|cpus| cpus.is_nan() || *cpus <= 0.0);
+        self.cpus(none.unwrap_or_else(|| cpus.iter().fold(0.0, |sum, cpus| sum + cpus)))
     }
 
     /// How many threads of an instance can run at once, where these are fewer than its CPUs; see [`effective_cpus`]. Default: enough.
@@ -260,7 +261,8 @@ impl ScalerBuilder {
         self
     }
 
-    /// At least so many while some number that is looked at says nothing, from 0 too. Default 0: only the count is held.
+    /// At least so many while some number that is looked at says nothing. From 0 too, where only the requests that wait are looked at, with or
+    /// without a driver for them. Default 0: only the count is held.
     pub fn blind_floor(mut self, instances: u32) -> Self {
         self.blind_floor = instances;
         self

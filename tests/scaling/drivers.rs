@@ -96,6 +96,7 @@ fn as_11_containers_limits_are_added() {
 #[test]
 fn as_12_cpus_that_no_thread_can_use_do_not_count() {
     assert_eq!([effective_cpus(2.0, Some(1)), effective_cpus(2.0, None), effective_cpus(0.5, Some(1))], [1.0, 2.0, 0.5]);
+    assert!(effective_cpus(f64::NAN, Some(1)).is_nan(), "one thread does not make a number of it");
     let by_vcpu = ScalerBuilder::new().cpus(2.0).build().unwrap();
     let by_thread = ScalerBuilder::new().cpus(2.0).runnable_threads(1).build().unwrap();
     // Eight instances, each with its one thread at its wall.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use keywake::scaling::{Driver, Fleet, History, Reason, Sample, ScalerBuilder, refused_streams};
+use keywake::scaling::{Driver, Fleet, History, Reason, Sample, ScalerBuilder, Unusable, refused_streams};
 
 use crate::totals::{by_cpu, cores, count, decide, requests, seconds, vote};
 
@@ -27,10 +27,10 @@ fn b32_no_instance_is_no_divisor() {
 fn b33_limits_of_nobody_are_no_divisor() {
     let scaler = ScalerBuilder::new().max_concurrency(80).adaptive(true).build().unwrap();
     let mut sample = requests(240.0, 240.0);
-    for limits in [vec![], vec![0, 0]] {
+    for (limits, why) in [(vec![], Unusable::Missing), (vec![0, 0], Unusable::Zero)] {
         sample.adaptive_limits = Some(limits.into_iter().collect());
         let decision = decide(&scaler, &sample, 5);
-        assert_eq!((decision.count, decision.is_valid()), (5, false));
+        assert_eq!((decision.count, decision.unusable().next()), (5, Some((Driver::Adaptive, why))));
     }
 }
 
@@ -53,6 +53,9 @@ fn b35_one_silent_instance_of_seventy_does_not_stop_the_way_up() {
     let scaler = ScalerBuilder::new().cpus(1.0).max(1000).build().unwrap();
     let decision = decide(&scaler, &sample, 70);
     assert_eq!(decision.count, 104, "62.1 / 0.6, as if the silent one were idle: {decision}");
+    let mut sample = cores(6.5);
+    sample.reporting = Some(9);
+    assert_eq!(count(&scaler, &sample, 10), 10, "0.65 with an idle one is within, and 0.75 with a full one would not be");
 }
 
 #[test]
@@ -116,6 +119,10 @@ fn b42_floor_while_blind_lifts_from_zero_too() {
     let mut known = requests(0.0, 0.0);
     known.queued = Some(0.0);
     assert_eq!(count(&scaler, &known, 0), 0);
+    // Where the queue is no driver, it leads up from zero all the same.
+    let scaler = ScalerBuilder::new().cpus(1.0).blind_floor(2).build().unwrap();
+    assert_eq!((count(&scaler, &Sample::default(), 0), count(&scaler, &known, 0)), (2, 0));
+    assert_eq!(count(&scaler, &cores(0.6), 1), 1, "one that runs and tells its use is not blind");
 }
 
 #[test]

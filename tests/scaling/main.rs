@@ -1,5 +1,6 @@
 //! How many instances there should be: the source's rules, its worked examples, other autoscalers' faults. No test here sleeps.
 
+mod days;
 mod drivers;
 mod endings;
 mod faults;

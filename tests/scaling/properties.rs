@@ -91,6 +91,7 @@ impl Random {
         sample.last_request = (self.below(3) > 0).then(|| now + seconds(1000) - seconds(u64::from(self.below(2500))));
         sample.reporting = (self.below(3) == 0).then(|| self.count());
         sample.complete = self.below(4) > 0;
+        sample.stabilized = (self.below(3) == 0).then(|| self.count());
         sample
     }
 }

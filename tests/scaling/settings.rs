@@ -38,6 +38,10 @@ fn as_28_what_cannot_work_is_refused_when_it_is_built() {
         assert_eq!(new().cpus(value).build().unwrap_err(), ConfigError::Cpus { value });
     }
     assert!(matches!(new().cpus(f64::NAN).build().unwrap_err(), ConfigError::Cpus { .. }));
+    for (containers, value) in [(&[][..], 0.0), (&[2.0, -1.0], -1.0), (&[2.0, 0.0], 0.0), (&[1.0, f64::INFINITY], f64::INFINITY)]
+    {
+        assert_eq!(new().containers(containers).build().unwrap_err(), ConfigError::Cpus { value }, "{containers:?}");
+    }
     let zero = |setting| ConfigError::Zero { setting };
     assert_eq!(new().max_concurrency(0).build().unwrap_err(), zero("max_concurrency"));
     assert_eq!(new().cpus(1.0).runnable_threads(0).build().unwrap_err(), zero("runnable_threads"));
