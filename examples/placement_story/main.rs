@@ -180,11 +180,11 @@ fn tell_means(means: &Means, folder: &Path) -> Result<(), Box<dyn Error>> {
     println!("                     here             the source");
     println!("hottest     {hot:>5.3} -> {:>5.3}     0.953 -> 0.694", hottest(after));
     println!("coldest     {cold:>5.3} -> {:>5.3}     0.197 -> 0.261", coldest(after));
-    println!("spread       {:>4.1}x -> {:>4.1}x       4.8x -> 2.7x", hot / cold, hottest(after) / coldest(after));
+    println!("spread      {:>4.1}x -> {:>4.1}x       4.8x -> 2.7x", hot / cold, hottest(after) / coldest(after));
     println!("moves                  {:>3}               12", runs.moves);
     println!("blocked runs     {:>3} of {}                0", runs.blocked, runs.runs);
     let side = if hottest(after) <= HIGH { "under" } else { "above" };
-    println!("hottest is {side} the high mark of {HIGH}, with at most {most_moves} moves in a run");
+    println!("hottest is {side} the high mark of {HIGH}, and no run made more than {most_moves} of its 2 moves");
     let title = "Twelve processes, relieved by means";
     draw(&folder.join("by_means.svg"), title, &Foot::Steady("minutes since moves were allowed"), plotted)
 }

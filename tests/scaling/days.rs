@@ -35,7 +35,7 @@ fn day(share: f64, noise: impl Fn(u64, &mut Random) -> f64, mut window: Option<S
         let hour = (tick as f64 / DAY.end as f64 * std::f64::consts::TAU).sin();
         let wanted = (12.0 + 6.0 * hour) * (1.0 + share * noise(tick, &mut random));
         minute.observe(Some(wanted.min(f64::from(running))), since, now);
-        let mut sample = cores(minute.mean(now).unwrap());
+        let mut sample = cores(minute.mean(now).expect("it was measured"));
         sample.stabilized = window.as_ref().and_then(|window| window.most(now));
         let decision = scaler.decide(&sample, Fleet::settled(running), now);
         if let Some(window) = &mut window {
@@ -53,7 +53,7 @@ fn day(share: f64, noise: impl Fn(u64, &mut Random) -> f64, mut window: Option<S
 }
 
 fn any(_: u64, random: &mut Random) -> f64 {
-    f64::from(u32::try_from(random.next() >> 44).unwrap()) / f64::from(1_u32 << 19) - 1.0
+    (random.next() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
 /// Two minutes of much, two of little.
