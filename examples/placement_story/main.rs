@@ -2,10 +2,9 @@
 //! cannot help it, and one that does.
 //!
 //! `cargo run --release --example placement_story` prints the figures beside those of the source, Mergify's account of 8 -> 10 -> 12
-//! processes, and writes plots to `target/placement_story/`. (From the workspace's root; a dependent crate's copy needs the feature
-//! `placement`.) The owners are made up: 200 of them, of a Pareto distribution (1.15) that is scaled to 5.66 cores, each with a burst of most
-//! of a core now and then. The seed was chosen so that the fleet begins much like the source's; everything after that is what the balancer
-//! does.
+//! processes, and writes plots to `target/placement_story/`. (With `-p keywake` it asks for `--features placement`.) The owners are made up:
+//! 200 of them, of a Pareto distribution (1.15) that is scaled to 5.66 cores, each with a burst of most of a core now and then. The seed was
+//! chosen so that the fleet begins much like the source's; everything after that is what the balancer does.
 
 #![expect(clippy::print_stdout, reason = "the figures are what this program is for")]
 
