@@ -1,9 +1,11 @@
 //! Brackets around work, one within another on one thread: each is told what it took without those within it.
 //!
 //! * **N1** Each thread counts the wall and processor time of all brackets that ended on it, those within others once. A bracket takes
-//!   what was counted between its two ends off its own time. Nothing is counted twice, whatever the order in which brackets end:
-//!   a time that comes out negative is 0.
+//!   what was counted between its two ends off its own time, and is counted with the rest. Nothing is counted twice, whatever the order
+//!   in which brackets end: a time that comes out negative is 0.
 //! * **N2** Within a bracket of a stream, a further one of the same stream does nothing: the outer one counts.
+//! * **N3** No bracket is the innermost one once it has ended, or its stream would be charged nothing more on this thread (N2). So
+//!   one that ends while another is the innermost leaves none: what is around it may have ended before it.
 
 use std::cell::Cell;
 
@@ -118,10 +120,11 @@ impl Bracket {
         let read = if cpu.is_some() || measures_late(clock.timing(), wall) { thread_cpu() } else { None };
         let cpu = read.map_or(Cpu::Unknown, |read| self.measured(read, within));
         let charged = charge(Spent { wall, cpu });
-        let (wall, cpu) = (outer.wall.saturating_add(whole), outer.cpu.saturating_add(within).saturating_add(charged));
+        let (wall, cpu) = (inner_wall.saturating_add(wall), inner_cpu.saturating_add(charged));
         NESTING.with(|nesting| {
-            nesting.stream.set(outer.stream);
-            nesting.start.set(outer.start);
+            let in_turn = nesting.start.get() == start;
+            nesting.stream.set(if in_turn { outer.stream } else { 0 });
+            nesting.start.set(if in_turn { outer.start } else { 0 });
             nesting.wall.set(wall);
             nesting.cpu.set(cpu);
         });
@@ -201,19 +204,24 @@ mod tests {
     }
 
     #[test]
-    fn brackets_that_end_in_the_wrong_order_count_no_time_twice() {
+    fn brackets_that_end_in_the_wrong_order_count_no_time_twice_and_hold_up_none_that_follow() {
         let clock = wall();
-        let begin = clock.now();
-        let first = Bracket::open(&clock, 1, false).unwrap();
-        spin(20);
-        let second = Bracket::open(&clock, 2, false).unwrap();
-        spin(20);
-        let (of_first, _) = first.close(&clock, |spent| spent.wall);
-        spin(100);
-        let (of_second, _) = second.close(&clock, |spent| spent.wall);
-        assert!(of_first + of_second <= clock.now() - begin, "{of_first} and {of_second}");
-        // The second one let the first go on, which is over.
-        NESTING.with(|nesting| nesting.stream.set(0));
+        for (before, after) in [(20, 20), (20, 200), (200, 20)] {
+            let around = Bracket::open(&clock, 3, false).unwrap();
+            let first = Bracket::open(&clock, 1, false).unwrap();
+            spin(before);
+            let second = Bracket::open(&clock, 2, false).unwrap();
+            spin(20);
+            let (of_first, _) = first.close(&clock, |spent| spent.wall);
+            spin(after);
+            let (of_second, _) = second.close(&clock, |spent| spent.wall);
+            let (of_around, whole) = around.close(&clock, |spent| spent.wall);
+            assert!(of_first + of_second + of_around <= whole, "{of_first}, {of_second} and {of_around} of {whole}");
+            assert_eq!(innermost(), None, "all are over");
+            for stream in [1, 2, 3] {
+                Bracket::open(&clock, stream, false).expect("it counts again").close(&clock, |_| 0);
+            }
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::{
 
 const EACCES: i32 = 13;
 const EIO: i32 = 5;
+const EMFILE: i32 = 24;
 const EOPNOTSUPP: i32 = 95;
 const ENODEV: i32 = 19;
 
@@ -234,6 +235,22 @@ fn pressure_that_is_not_supported_is_absent_and_told_once() {
     assert_eq!(scene.files.reads_of("cpu.pressure"), 1, "not tried for ever");
 }
 
+/// What fails for another reason may succeed at the next tick: it is told once, and tried again.
+#[test]
+fn pressure_that_fails_once_is_read_again() {
+    let mut scene = Scene::new();
+    scene.files.put("/sys/fs/cgroup/a/cpu.pressure", Err(EMFILE));
+    assert!(matches!(
+        scene.tick(0).notices[..],
+        [Notice::NoPressure { error: Some(CgroupError::Io { code: Some(EMFILE), .. }), .. }]
+    ));
+    let pressure = |total| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+    scene.files.text("/sys/fs/cgroup/a/cpu.pressure", &pressure(0));
+    assert_eq!(scene.tick(1).sample.unwrap().some_stalled, None);
+    scene.files.text("/sys/fs/cgroup/a/cpu.pressure", &pressure(250_000));
+    assert_eq!(scene.tick(2).sample.unwrap().some_stalled, Some(0.25));
+}
+
 /// 3A 20 (.NET 850): the process is moved, and its former group is still there.
 #[test]
 fn moved_process_is_never_compared_with_its_former_group() {
@@ -338,6 +355,54 @@ fn group_around_that_may_not_be_read_is_left_out_and_told_once() {
         reading.notices
     );
     assert_eq!(notices(&scene.tick(1)).len(), 0);
+}
+
+/// The same of memory, whose guard would otherwise know nothing; `memory.stat` only adds to a sample.
+#[test]
+fn memory_of_a_group_around_that_may_not_be_read_is_left_out() {
+    for (name, is_around) in [("memory.max", true), ("memory.current", true), ("memory.max", false), ("memory.stat", true)] {
+        let scene = Scene::new();
+        for (dir, limit) in [(A, "500\n"), ("/sys/fs/cgroup", "400\n")] {
+            scene.files.text(&format!("{dir}/memory.max"), limit);
+            scene.files.text(&format!("{dir}/memory.current"), "100\n");
+        }
+        let dir = if is_around { "/sys/fs/cgroup" } else { A };
+        scene.files.put(&format!("{dir}/{name}"), Err(EACCES));
+        let mut reader = scene.reader;
+        let limit = reader.memory().map(|sample| sample.limit);
+        match (name, is_around) {
+            ("memory.stat", _) => assert_eq!(limit, Ok(Some(400))),
+            (_, true) => assert_eq!(limit, Ok(Some(500)), "{name}"),
+            (_, false) => assert!(matches!(limit, Err(CgroupError::Io { code: Some(EACCES), .. })), "the own one: {limit:?}"),
+        }
+    }
+}
+
+/// The group is seen somewhere else than before, which `/proc/self/cgroup` does not tell.
+#[test]
+fn memory_is_looked_for_anew_where_no_group_counts_it_any_more() {
+    let mut scene = Scene::new();
+    scene.files.text("/sys/fs/cgroup/a/memory.max", "500\n");
+    scene.files.text("/sys/fs/cgroup/a/memory.current", "100\n");
+    scene.files.text("/proc/self/status", "VmRSS:\t  2 kB\n");
+    assert_eq!(scene.reader.memory().unwrap().limit, Some(500));
+    scene.files.remove("/sys/fs/cgroup");
+    scene.files.text("/proc/self/mountinfo", "31 23 0:26 / /elsewhere rw - cgroup2 cgroup2 rw\n");
+    scene.files.text("/elsewhere/a/memory.max", "700\n");
+    scene.files.text("/elsewhere/a/memory.current", "100\n");
+    assert_eq!(scene.reader.memory().unwrap().limit, None, "nothing is where it was");
+    assert_eq!(scene.reader.memory().unwrap().limit, Some(700));
+}
+
+/// The process's mask, which is known, lies within its group's set.
+#[test]
+fn processor_set_that_may_not_be_read_costs_no_sample() {
+    let mut scene = Scene::new();
+    scene.files.put("/sys/fs/cgroup/a/cpuset.cpus.effective", Err(EACCES));
+    let reading = scene.tick(0);
+    assert_eq!((reading.signal, reading.quota_cores, reading.error), (Signal::Groups, Some(2.0), None));
+    scene.files.used(A, 1_500_000);
+    assert_eq!(cores(&scene.tick(1)), Some(0.5));
 }
 
 /// 3A 17: what cannot be read is reported, and is not "unlimited".

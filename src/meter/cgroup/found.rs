@@ -49,7 +49,7 @@ impl Found {
         if moved {
             notices.push(Notice::Moved { path: path.clone() });
         }
-        if let Some(path) = path.filter(|_| !is_exact) {
+        if !is_exact {
             notices.push(Notice::Guessed { path });
         }
         *self = Self::Groups(Box::new(groups));

@@ -12,6 +12,9 @@ use super::{
     text::{self, CpuStat, Pressure, Quota},
 };
 
+/// What reading a pressure answers where the kernel has it switched off (`EOPNOTSUPP`).
+const NOT_SUPPORTED: i32 = 95;
+
 /// A group as it was read.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -148,6 +151,7 @@ impl Group {
     }
 
     /// A kernel may have it switched off in several ways: no file, or one that cannot be read (`EOPNOTSUPP`), which is then left alone.
+    /// What fails otherwise is tried again: the next tick may have a descriptor to spare.
     fn pressure(&mut self, files: &dyn Files, buffer: &mut Vec<u8>) -> (Pressure, Option<(PathBuf, Option<CgroupError>)>) {
         let Some(file) = &mut self.pressure else { return (Pressure::default(), None) };
         let path = file.path().to_owned();
@@ -155,7 +159,9 @@ impl Group {
             Ok(Some(pressure)) => (pressure, None),
             Ok(None) => (Pressure::default(), Some((path, None))),
             Err(error) => {
-                self.pressure = None;
+                if matches!(error, CgroupError::Io { code: Some(NOT_SUPPORTED), .. }) {
+                    self.pressure = None;
+                }
                 (Pressure::default(), Some((path, Some(error))))
             }
         }

@@ -31,7 +31,9 @@ impl Plan {
         let cpuacct = if cpu.unified { None } else { find("cpuacct").ok().filter(|place| !place.unified && same(place)) };
         let hybrid = || unified(&entries, &mounts, tree, &is_there).map(|place| without_machine(place, files)).filter(same);
         let pressure = if cpu.unified { Some(cpu.clone()) } else { hybrid() };
-        Ok(Self { cpuset: find("cpuset").ok(), cpu, cpuacct, pressure })
+        // A guess at the set is worse than none: the process's own mask, which the kernel keeps within it, is known.
+        let cpuset = find("cpuset").ok().filter(|place| place.exact);
+        Ok(Self { cpu, cpuacct, cpuset, pressure })
     }
 
     /// Whether the path in `/proc/self/cgroup` led to the group.
@@ -121,8 +123,12 @@ impl Groups {
         }
         let mut cpuset = None;
         for file in &mut self.cpuset {
-            // An empty one says nothing: version 1 has it so until somebody writes it.
-            cpuset = parsed(file, files, buffer, text::cpu_count)?.filter(|cpus| *cpus > 0);
+            // An empty one says nothing: version 1 has it so until somebody writes it. One that may not be read does neither: the kernel
+            // keeps the process's own mask, which is known too, within it.
+            cpuset = match parsed(file, files, buffer, text::cpu_count) {
+                Err(CgroupError::Io { .. }) => None,
+                cpus => cpus?.filter(|cpus| *cpus > 0),
+            };
             if cpuset.is_some() {
                 break;
             }

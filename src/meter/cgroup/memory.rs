@@ -15,7 +15,8 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemorySample {
-    /// The least limit of the process's group and the groups around it. `None`: there is none.
+    /// The least limit of the process's group and the groups around it, at which the kernel kills. `None`: there is none. (At
+    /// `memory.high` it slows a group down and takes back what it can; at soft limits and `memory.low` it does nothing to it.)
     pub limit: Option<u64>,
     /// What is used of it, by the group that has it: its others too. Without a limit, what the process's own group uses; without a group,
     /// what the process does.
@@ -67,11 +68,14 @@ impl Memory {
             Err(error) if error.is_absence() => return process.map(alone).ok_or(error),
             Err(error) => return Err(error),
         };
+        // Where no group counts, or one cannot be read, it is perhaps another one by now: looked for again next time.
         match tightest(levels, files, buffer) {
             Ok(Some(sample)) => Ok(MemorySample { machine, process, ..sample }),
-            Ok(None) => process.map(alone).ok_or_else(|| CgroupError::NotThere { path: self.status.path().to_owned() }),
+            Ok(None) => {
+                self.found = None;
+                process.map(alone).ok_or_else(|| CgroupError::NotThere { path: self.status.path().to_owned() })
+            }
             Err(error) => {
-                // Perhaps the group is another one by now: looked for again next time.
                 self.found = None;
                 Err(error)
             }
@@ -115,8 +119,14 @@ fn tightest(levels: &mut [Level], files: &dyn Files, buffer: &mut Vec<u8>) -> Re
     let mut least: Option<(Option<u64>, u64, usize)> = None;
     let mut headroom: Option<u64> = None;
     for (index, level) in levels.iter_mut().enumerate() {
-        let limit = parsed(&mut level.limit, files, buffer, text::memory_limit)?.flatten();
-        let Some(usage) = parsed(&mut level.usage, files, buffer, text::memory_bytes)? else { continue };
+        let limit = parsed(&mut level.limit, files, buffer, text::memory_limit);
+        let usage = limit.and_then(|limit| Ok((limit.flatten(), parsed(&mut level.usage, files, buffer, text::memory_bytes)?)));
+        let (limit, usage) = match usage {
+            // Not for this process to see, as if it were not mounted.
+            Err(CgroupError::Io { .. }) if index > 0 => continue,
+            usage => usage?,
+        };
+        let Some(usage) = usage else { continue };
         if let Some(left) = limit.map(|limit| limit.saturating_sub(usage)) {
             headroom = Some(headroom.map_or(left, |least| least.min(left)));
         }
@@ -131,7 +141,8 @@ fn tightest(levels: &mut [Level], files: &dyn Files, buffer: &mut Vec<u8>) -> Re
     }
     let Some((limit, usage, index)) = least else { return Ok(None) };
     let level = &mut levels[index];
-    let reclaimable = parsed(&mut level.stat, files, buffer, text::inactive_file)?.flatten();
+    // What only adds to a sample costs none of it.
+    let reclaimable = parsed(&mut level.stat, files, buffer, text::inactive_file).ok().flatten().flatten();
     let group = Some(level.dir.clone());
     Ok(Some(MemorySample { limit, usage, reclaimable, headroom, group, machine: None, process: None }))
 }

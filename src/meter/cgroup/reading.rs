@@ -27,8 +27,8 @@ pub enum Signal {
 pub enum Notice {
     /// The path in `/proc/self/cgroup` is not where groups are mounted; this is what of it was found there.
     Guessed {
-        /// The directory.
-        path: PathBuf,
+        /// The directory; `None`: nothing but the machine's own group, so that what limits the process is not known.
+        path: Option<PathBuf>,
     },
     /// The groups could not be read three times in a row.
     Lost(CgroupError),
@@ -73,9 +73,12 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cores = |cores: &Option<f64>| cores.map_or_else(|| "no limit".to_owned(), |cores| format!("{cores} cores"));
         match self {
-            Self::Guessed { path } => {
+            Self::Guessed { path: Some(path) } => {
                 write!(f, "the group in /proc/self/cgroup is not mounted; {} is taken for it", path.display())
             }
+            Self::Guessed { path: None } => f.write_str(
+                "the group in /proc/self/cgroup is not mounted: its limits are not known, and the process's own clock is used",
+            ),
             Self::Lost(error) => write!(f, "processor usage is not known any more: {error}"),
             Self::Moved { path: Some(path) } => write!(f, "the process is in another group: {}", path.display()),
             Self::Moved { path: None } => f.write_str("the process is in another group: the machine's own"),

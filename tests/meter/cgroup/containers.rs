@@ -113,7 +113,7 @@ fn path_from_outside_the_namespace_stays_within_the_mount() {
         tree.put("test/cpu.max", "900000 100000\n").put("cpu.max", "900000 100000\n");
         let reading = tree.probe().at(0);
         assert_eq!(reading.quota_cores, Some(1.5), "{path}");
-        assert_eq!(notices(&reading), [&Notice::Guessed { path: tree.dir("sys/fs/cgroup/test") }], "and it is told");
+        assert_eq!(notices(&reading), [&Notice::Guessed { path: Some(tree.dir("sys/fs/cgroup/test")) }], "and it is told");
     }
     let tree = Tree::v2("/../../gone");
     tree.group("sys/fs/cgroup", &[("cgroup.type", "domain\n"), ("cpu.max", "250000 100000\n")]);

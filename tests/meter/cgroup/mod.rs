@@ -4,6 +4,7 @@ mod containers;
 mod limits;
 mod machine;
 mod memory;
+mod runtimes;
 mod ticks;
 mod tree;
 mod version1;
