@@ -155,3 +155,23 @@ fn a_caught_panic_may_leave_handles_in_use() {
         Closed: UnwindSafe, RefUnwindSafe;
     }
 }
+
+/// What stands for something open on this thread stays on it; what is polled may be moved to another.
+#[cfg(feature = "meter")]
+#[test]
+fn brackets_stay_on_their_thread_and_meters_do_not() {
+    use keywake::meter::{Excluded, Meter, Metered, PollTimer, Scope, Split, StreamMeter, cgroup::CgroupReader};
+    assert_impl! {
+        Meter: Clone, Send, Sync;
+        StreamMeter: Clone, Send, Sync;
+        Metered<std::future::Ready<()>>: Send;
+        PollTimer: Send, Sync, Unpin;
+        Split: Clone, Send, Sync;
+        CgroupReader: Send;
+    }
+    assert_not_impl! {
+        Scope<'static>: Send;
+        Excluded<'static>: Send;
+        Metered<std::rc::Rc<()>>: Send;
+    }
+}

@@ -293,3 +293,28 @@ fn last_handle_frees_everything() {
     });
     assert_eq!(grown, 0);
 }
+
+/// E24: what a meter knows of streams goes with them, sampled or not, and a poll takes no memory.
+#[cfg(feature = "meter")]
+#[test]
+fn metered_streams_that_come_and_go_leave_no_memory() {
+    use keywake::{
+        load::StreamClass,
+        meter::{Meter, PollTimer},
+    };
+    let meter = Meter::new();
+    let mut now = std::time::Instant::now();
+    let mut crowd = || {
+        let mut timers: Vec<PollTimer> = (0..10_000).map(|_| meter.track(StreamClass::Dev).poll_timer()).collect();
+        now += Duration::from_secs(5);
+        drop(meter.sample(now, None));
+        for timer in timers.iter_mut().step_by(3) {
+            assert_eq!(cost(|| timer.time(|| ())), (0, 0), "a poll");
+            drop(timer.stream().scope());
+        }
+        drop(timers);
+    };
+    crowd();
+    assert_eq!(cost(&mut crowd).1, 0);
+    assert_eq!(meter.streams(), 0);
+}

@@ -102,7 +102,8 @@ fn yield_now() -> impl Future<Output = ()> {
 fn assert_charged(timing: Timing, charged: Duration, truth: Duration) {
     assert!(charged >= truth.mul_f64(0.9), "{timing:?}: {charged:?} of {truth:?}");
     if timing == Timing::ThreadCpu {
-        assert!(charged <= truth.mul_f64(1.1), "{timing:?}: {charged:?} of {truth:?}");
+        // What is around the work in its bracket is more where a cache is cold: some microseconds per poll.
+        assert!(charged <= truth.mul_f64(1.1) + MILLI, "{timing:?}: {charged:?} of {truth:?}");
     }
 }
 
@@ -207,6 +208,39 @@ fn nested_brackets_are_counted_once() {
         assert_charged(timing, of(&split, &outer).used, used[0]);
         assert_charged(timing, of(&split, &inner).used, used[1]);
         assert!(of(&split, &outer).used + of(&split, &inner).used <= whole, "{timing:?}: {split:?}");
+    }
+}
+
+/// A list of guards is dropped from its first on, and a guard may be given out of the poll in which it was made.
+#[test]
+fn brackets_that_end_out_of_turn_are_counted_once_and_the_next_ones_in_full() {
+    for timing in [Timing::ThreadCpu, Timing::Wall] {
+        let (meter, begin) = begun(timing);
+        let streams = [(); 4].map(|()| meter.track(StreamClass::Dev));
+        let [.., around] = &streams;
+        let before = Instant::now();
+        let mut kept = None;
+        poll_all(around.run(async {
+            let guards: Vec<_> = streams[..3].iter().map(StreamMeter::scope).collect();
+            burn(2 * MILLI);
+            for guard in guards {
+                drop(guard);
+                burn(2 * MILLI);
+            }
+            kept = Some(streams[0].scope());
+        }));
+        burn(2 * MILLI);
+        drop(kept);
+        let whole = before.elapsed();
+        let split = measured(&meter, begin);
+        let charged: Duration = split.streams.iter().map(|stream| stream.used).sum();
+        assert!(charged <= whole, "{timing:?}: {charged:?} of {whole:?}");
+        assert!(split.streams.iter().all(|stream| stream.open_for.is_none()), "{split:?}");
+        for stream in &streams {
+            let used = [poll_all(stream.run(async { burn(2 * MILLI) })), stream.closure(|| burn(2 * MILLI))()];
+            let charged = of(&measured(&meter, Instant::now()), stream).used;
+            assert_charged(timing, charged, used.into_iter().sum());
+        }
     }
 }
 
@@ -330,6 +364,34 @@ fn cancelled_future_is_charged_for_its_drop_and_for_nothing_more() {
     let split = measured(&meter, begin);
     assert_charged(Timing::ThreadCpu, of(&split, &stream).used, *used.lock().unwrap());
     assert_eq!(of(&split, &stream).open_for, None);
+}
+
+#[test]
+fn future_that_panics_as_it_is_dropped_is_dropped_once_and_charged() {
+    struct Panics<'a>(&'a AtomicU64, &'a Mutex<Duration>);
+    impl Drop for Panics<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            *self.1.lock().unwrap() += burn(3 * MILLI);
+            std::panic::resume_unwind(Box::new("a state that panics"));
+        }
+    }
+    let (meter, begin) = begun(Timing::ThreadCpu);
+    let stream = meter.track(StreamClass::Dev);
+    let (drops, used) = (AtomicU64::new(0), Mutex::default());
+    let state = Panics(&drops, &used);
+    let future = Box::pin(stream.run(async {
+        let _state = state;
+        std::future::pending::<()>().await;
+    }));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(future))).is_err());
+    assert_eq!(drops.load(Ordering::SeqCst), 1);
+    let cost = of(&measured(&meter, begin), &stream);
+    // And for the unwinding.
+    assert!(cost.used >= used.lock().unwrap().mul_f64(0.9), "{cost:?}");
+    assert_eq!((cost.open_for, meter.streams()), (None, 1));
+    drop(stream);
+    assert_eq!(meter.streams(), 0);
 }
 
 #[test]
@@ -529,6 +591,72 @@ fn sampler_beside_running_streams_sees_counters_that_only_rise_and_loses_nothing
         // Open brackets are estimated by the wall, and what is estimated too high is not taken back: at most once per sample.
         assert!(charged >= truth.mul_f64(0.9), "{charged:?} of {truth:?}");
     });
+}
+
+#[test]
+fn streams_that_come_and_go_beside_the_sampler_lose_nothing() {
+    let meter = Meter::builder().timing(Timing::ThreadCpu).min_interval(Duration::ZERO).parallelism(64).build();
+    assert!(meter.sample(Instant::now(), None).is_none());
+    let (over, truth) = (AtomicBool::new(false), AtomicU64::new(0));
+    let told = thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    for n in 0..1_500 {
+                        let stream = meter.track(StreamClass::Dev);
+                        let work = stream.run(async { burn(Duration::from_micros(20)) });
+                        // Its last handle is the future, or it is not.
+                        let handle = (n % 2 == 0).then(|| stream.clone());
+                        drop(stream);
+                        let used = poll_all(work);
+                        drop(handle);
+                        truth.fetch_add(u64::try_from(used.as_nanos()).unwrap(), Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        let sampler = scope.spawn(|| {
+            let mut told = Duration::ZERO;
+            while !over.load(Ordering::SeqCst) {
+                if let Some(split) = meter.sample(Instant::now(), None) {
+                    told += split.departed + split.streams.iter().map(|stream| stream.used).sum::<Duration>();
+                }
+                thread::yield_now();
+            }
+            told
+        });
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        over.store(true, Ordering::SeqCst);
+        sampler.join().unwrap()
+    });
+    let last = meter.sample(Instant::now() + MILLI, None).unwrap();
+    let (told, truth) = (told + last.departed, Duration::from_nanos(truth.load(Ordering::SeqCst)));
+    assert_eq!(last.streams, []);
+    assert!(told >= truth.mul_f64(0.95), "{told:?} of {truth:?}");
+}
+
+/// A stream may be made, classed, sampled, dropped from within a bracket of another, or of its own.
+#[test]
+fn meter_may_be_used_from_within_its_brackets() {
+    let (meter, begin) = begun(Timing::Adaptive);
+    let outer = meter.track(StreamClass::Dev);
+    let scope = outer.scope();
+    let inner = meter.track(StreamClass::Live);
+    poll_all(inner.run(async {
+        let excluded = inner.excluded();
+        outer.set_class(StreamClass::CatchUp);
+        let split = measured(&meter, begin);
+        assert_eq!((split.streams.len(), of(&split, &outer).class), (2, StreamClass::CatchUp));
+        assert!(split.streams.iter().all(|stream| stream.open_for.is_some()), "{split:?}");
+        drop(excluded);
+        drop(meter.track(StreamClass::Cached).run(async {}));
+    }));
+    drop(inner);
+    let timer = outer.poll_timer();
+    drop(scope);
+    drop(outer);
+    assert_eq!(meter.streams(), 1, "the timer may charge it yet");
+    drop((timer, meter));
 }
 
 /// What a thread of the crowd does in each of its polls, as processor time.

@@ -11,6 +11,8 @@
 //! Nothing here is global: meters know nothing of each other. Each thread knows the brackets that are open on it, so that those
 //! within others are not counted twice.
 
+use std::time::Duration;
+
 mod bracket;
 pub mod cgroup;
 mod lane;
@@ -28,3 +30,6 @@ pub use run::Metered;
 pub use split::{Split, StreamCost};
 pub use stream::{Excluded, PollTimer, Scope, StreamMeter};
 pub use timing::{Timing, process_cpu};
+
+/// A clock that went back by less may make that up, and is waited for. One that went back by more was set anew, and is gone on from.
+const FAR_BACK: Duration = Duration::from_secs(10);

@@ -181,7 +181,8 @@ impl Meter {
     /// it next to `now`. With `None` each stream is charged what was measured.
     ///
     /// `None` is the answer to the first sample, which begins the first interval, and to one that comes too early (less than
-    /// [`Builder::min_interval`] after the one before, at the same time, or before it): the interval then goes on.
+    /// [`Builder::min_interval`] after the one before, at the same time, or before it): the interval then goes on. One that is more than
+    /// 10 s before it is of a clock that was set anew, and begins the first interval again.
     #[must_use]
     pub fn sample(&self, now: Instant, total: Option<Duration>) -> Option<Split> {
         let Roster { clock, window, min_interval, parallelism, streams } = &*self.roster;

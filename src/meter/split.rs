@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::timing::nanos;
+use super::{FAR_BACK, timing::nanos};
 use crate::load::StreamClass;
 
 /// What one interval cost, and whom.
@@ -137,7 +137,7 @@ pub(super) struct Interval {
 /// What a sample is the end of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Ends {
-    /// The first one: it begins the first interval.
+    /// The first one, or one of a clock that was set anew: it begins the first interval.
     Begins,
     /// An interval.
     Interval(Interval),
@@ -152,6 +152,10 @@ impl Ledger {
             self.last = Some((now, total));
             return Ends::Begins;
         };
+        if last.saturating_duration_since(now) > FAR_BACK {
+            self.last = Some((now, total));
+            return Ends::Begins;
+        }
         let elapsed = now.saturating_duration_since(last);
         if elapsed.is_zero() || elapsed < least {
             return Ends::TooEarly;
@@ -362,5 +366,8 @@ mod tests {
         assert_eq!(at(45.0, Some(6)), Some((5.0, Some(1))), "and counts on from there");
         assert_eq!(at(50.0, None), Some((5.0, None)));
         assert_eq!(at(55.0, Some(9)), Some((5.0, None)), "since when is not known");
+        assert_eq!(at(45.0, Some(9)), None, "far enough to be made up");
+        assert_eq!(at(44.9, Some(10)), Some((0.0, None)), "farther: it begins anew");
+        assert_eq!(at(49.9, Some(12)), Some((5.0, Some(2))));
     }
 }

@@ -252,7 +252,8 @@ impl StreamMeter {
         move || timer.time(work)
     }
 
-    /// Charges what this thread does until the guard is dropped: for synchronous work outside of a metered future.
+    /// Charges what this thread does until the guard is dropped: for synchronous work outside of a metered future. Guards of several
+    /// streams may be dropped in any order: what they have in common is charged once.
     ///
     /// Do not hold it over an `.await`: another task would run on this thread meanwhile, and the stream be charged for it. (The guard is
     /// not `Send`, so a future that does cannot be spawned on a runtime of several threads.)

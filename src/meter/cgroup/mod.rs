@@ -30,14 +30,16 @@
 //! A file that is not there is an absence, never a 0: no pressure where the kernel has it switched off, no throttling where the controller
 //! is not enabled, no quota where there is no `cpu.max`. A file that cannot be read is not "no limit" either: the tick has no sample
 //! ([`Signal::Holding`]), the groups are looked for again, and after three such ticks in a row nothing is known ([`Signal::Lost`]), so that
-//! whoever decides by it should fail open. Reading goes on, and says when it works again. Where there are no groups at all, the
-//! process's clock and its processors have to do ([`Signal::Process`]); without a clock (elsewhere than on Linux, unless
-//! [one is given](CgroupReaderBuilder::process_clock)) nothing is known. What an operator should read comes once, as a [`Notice`].
+//! whoever decides by it should fail open. Reading goes on, and says when it works again. A group around the own one that this process
+//! may not read is left out, as if it could not be seen. Where there are no groups at all, the process's clock and its processors have
+//! to do ([`Signal::Process`]); without a clock (elsewhere than on Linux, unless [one is given](CgroupReaderBuilder::process_clock))
+//! nothing is known. What an operator should read comes once, as a [`Notice`].
 //!
 //! # Invariants
 //! 1. Shares and cores are finite, and not negative. Usage is not cut to the quota: bursts, and kernels that do not enforce it, go above.
 //! 2. A rate is over the real time between two readings, never under a millisecond; a shorter interval is no sample, and the next one
-//!    reaches back further. Time that goes back is such an interval.
+//!    reaches back further. Time that goes back is such an interval; where it goes back by more than 10 s it was set anew, and so is the
+//!    base of the next.
 //! 3. A counter that goes down began anew: 0 for this interval, and the base of the next.
 //! 4. The quota of a sample is that of its own tick: quotas are read at every tick.
 //! 5. A group is compared with nothing but itself: after a move, a loss or at the beginning there is no sample.

@@ -11,7 +11,7 @@ use super::{
     error::CgroupError,
     files::{Files, Kept},
     found::Found,
-    group::{GroupReading, parsed},
+    group::{Group, GroupReading, parsed},
     groups::{Plan, Read},
     hierarchy::{Tightest, tightest},
     memory::{Memory, MemorySample},
@@ -19,7 +19,10 @@ use super::{
     reading::{CpuReading, Notice, Signal},
     text::{self, Stall},
 };
-use crate::load::{CpuSample, QuotaSource};
+use crate::{
+    load::{CpuSample, QuotaSource},
+    meter::FAR_BACK,
+};
 
 /// So many failures in a row, and nothing is known any more.
 const STRIKES: u32 = 3;
@@ -139,7 +142,7 @@ impl CgroupReader {
     }
 
     /// Reads everything once, and says what happened since the tick before. `now` is the time of reading; it may stand still or go back,
-    /// which yields no sample.
+    /// which yields no sample: by up to 10 s until it has made that up, by more for this tick.
     ///
     /// It never fails as a whole: what could not be read is in [`CpuReading::error`] and [`CpuReading::signal`]. It blocks for as long as
     /// the kernel takes to write a few small files, some microseconds.
@@ -152,6 +155,9 @@ impl CgroupReader {
         let is_known = matches!(signal, Signal::Groups | Signal::Process);
         let Read { groups, cpuset: cpuset_cpus } = read;
 
+        if self.before.as_ref().is_some_and(|before| before.at.saturating_duration_since(now) > FAR_BACK) {
+            self.forget();
+        }
         // A tick too soon changes nothing, so that the next one compares over a time that is long enough.
         let elapsed = self.before.as_ref().map(|before| now.saturating_duration_since(before.at));
         let counts = is_known && elapsed.is_none_or(|elapsed| elapsed >= SHORTEST);
@@ -238,12 +244,17 @@ impl CgroupReader {
         if self.strikes == STRIKES {
             notices.push(Notice::Lost(error.clone()));
             // What was counted while nobody looked is no sample.
-            self.before = None;
-            if let Found::Groups(groups) = &mut self.found {
-                groups.cpu.iter_mut().for_each(|group| group.forget());
-            }
+            self.forget();
         }
         (Signal::Lost, nothing, Some(error))
+    }
+
+    /// The next reading has nothing to be compared with.
+    fn forget(&mut self) {
+        self.before = None;
+        if let Found::Groups(groups) = &mut self.found {
+            groups.cpu.iter_mut().for_each(Group::forget);
+        }
     }
 
     /// Reads the groups; looks for them where they are not known, have changed, or are gone.

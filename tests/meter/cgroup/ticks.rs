@@ -97,6 +97,19 @@ fn time_that_goes_back_is_no_sample_and_the_next_covers_all() {
     assert_eq!((sample.elapsed, sample.usage_cores), (Duration::from_secs(1), 0.25));
 }
 
+/// C17, E28: a clock that is set anew is not waited for.
+#[test]
+fn time_that_goes_back_far_begins_anew() {
+    let tree = tree();
+    let mut probe = tree.probe();
+    probe.at(3_600_000);
+    tree.used(APP, 100_000);
+    assert_eq!(probe.at(10_000).sample, None);
+    tree.used(APP, 350_000);
+    let sample = probe.at(11_000).sample.unwrap();
+    assert_eq!((sample.elapsed, sample.usage_cores), (Duration::from_secs(1), 0.25));
+}
+
 /// C17: late and bunched ticks, by real time.
 #[test]
 fn rate_is_over_the_time_that_passed() {
