@@ -598,23 +598,18 @@ fn streams_that_come_and_go_beside_the_sampler_lose_nothing() {
     let meter = Meter::builder().timing(Timing::ThreadCpu).min_interval(Duration::ZERO).parallelism(64).build();
     assert!(meter.sample(Instant::now(), None).is_none());
     let (over, truth) = (AtomicBool::new(false), AtomicU64::new(0));
+    let one = |n: u32| {
+        let stream = meter.track(StreamClass::Dev);
+        let work = stream.run(async { burn(Duration::from_micros(20)) });
+        // Its last handle is the future, or it is not.
+        let handle = (n % 2 == 0).then(|| stream.clone());
+        drop(stream);
+        let used = poll_all(work);
+        drop(handle);
+        truth.fetch_add(u64::try_from(used.as_nanos()).unwrap(), Ordering::SeqCst);
+    };
     let told = thread::scope(|scope| {
-        let workers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    for n in 0..1_500 {
-                        let stream = meter.track(StreamClass::Dev);
-                        let work = stream.run(async { burn(Duration::from_micros(20)) });
-                        // Its last handle is the future, or it is not.
-                        let handle = (n % 2 == 0).then(|| stream.clone());
-                        drop(stream);
-                        let used = poll_all(work);
-                        drop(handle);
-                        truth.fetch_add(u64::try_from(used.as_nanos()).unwrap(), Ordering::SeqCst);
-                    }
-                })
-            })
-            .collect();
+        let workers = [(); 2].map(|()| scope.spawn(|| (0..1_500).for_each(one)));
         let sampler = scope.spawn(|| {
             let mut told = Duration::ZERO;
             while !over.load(Ordering::SeqCst) {

@@ -206,6 +206,10 @@ mod tests {
     #[test]
     fn brackets_that_end_in_the_wrong_order_count_no_time_twice_and_hold_up_none_that_follow() {
         let clock = wall();
+        let [first, second] = [1, 2].map(|stream| Bracket::open(&clock, stream, false).unwrap());
+        first.close(&clock, |_| 0);
+        second.close(&clock, |_| 0);
+        assert_eq!(innermost(), None, "not the first one, which was around the second");
         for (before, after) in [(20, 20), (20, 200), (200, 20)] {
             let around = Bracket::open(&clock, 3, false).unwrap();
             let first = Bracket::open(&clock, 1, false).unwrap();

@@ -75,9 +75,8 @@ mod platform {
     #[inline(always)]
     fn read(clock: ClockId) -> Option<u64> {
         let time = clock_gettime(clock);
-        // None of these clocks is ever negative, or so far on that its nanoseconds do not fit: no branch for either.
-        let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
-        Some(seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos))
+        let (seconds, nanos) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
     }
 }
 

@@ -8,8 +8,11 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
+
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use super::{ApplyError, MalformedReport, ReportStore, Reports, StoreError, TableStore};
 use crate::{
@@ -23,6 +26,7 @@ use crate::{
 
 const NAME: &str = "embedded";
 /// How long a writer waits for another one, which holds the lock for as long as it takes to write one file.
+#[cfg(target_os = "linux")]
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// Tables and reports as files of one directory; their text is that of [`Table::to_text`] and [`Report::to_text`].

@@ -190,9 +190,3 @@ fn cost(reader: &mut CgroupReader) -> String {
     let groups = reader.tick(Instant::now()).groups.len();
     format!("a tick, {groups} groups: median {:?}, 99 % under {:?}", times[times.len() / 2], times[times.len() * 99 / 100])
 }
-
-#[test]
-#[ignore = "a measurement: `cargo test --features meter --test meter -- --ignored --nocapture cost`"]
-fn cost_of_a_tick() {
-    println!("{}", cost(&mut CgroupReader::new()));
-}
