@@ -146,8 +146,15 @@ mod tests {
     #[test]
     fn who_comes_first_is_served_first() {
         let mut fixture = Fixture::new();
-        for name in ["a", "b", "-1", "c", "-2"] {
-            fixture.enter(name, StreamClass::Live, 0);
+        // Whatever their classes.
+        for (name, class) in ["a", "b", "-1", "c", "-2"].into_iter().zip([
+            StreamClass::Live,
+            StreamClass::Cached,
+            StreamClass::Dev,
+            StreamClass::CatchUp,
+            StreamClass::Live,
+        ]) {
+            fixture.enter(name, class, 0);
         }
         assert_eq!(fixture.all(), ["a", "b", "-1", "c", "-2"]);
         assert!(fixture.queue.lanes.is_empty(), "identities that do not wait are forgotten");
