@@ -113,15 +113,16 @@ fn x1_sentinel_is_found_at_any_depth() {
 #[test]
 fn x1_sentinel_is_found_in_boxes_arcs_and_io_errors() {
     let sentinel = EndCause::Evicted;
+    let borrowed: &'static EndCause = &EndCause::Evicted;
     let shared: Arc<dyn Error + Send + Sync> = Arc::new(sentinel);
     let local: Arc<dyn Error> = Arc::new(sentinel);
     let shared_twice: Arc<dyn Error + Send + Sync> = Arc::new(Arc::clone(&shared));
     let in_io = io::Error::other(sentinel);
     let chains: [Box<dyn Error>; 13] = [
-        Box::new(&EndCause::Evicted),
+        Box::new(borrowed),
         Box::new(Box::new(Arc::clone(&shared))),
         Box::new(shared_twice),
-        wrapped(&EndCause::Evicted, 3),
+        wrapped(borrowed, 3),
         Box::new(Box::new(sentinel)),
         Box::new(Arc::new(sentinel)),
         Box::new(shared),
