@@ -129,8 +129,8 @@ impl Admission {
         Shared::set_overloaded(&self.shared, overloaded);
     }
 
-    /// What [`AdaptiveConcurrency`](crate::overload::concurrency::AdaptiveConcurrency) says: no further streams from this number on; `None`: no such limit. Nobody
-    /// is sent away.
+    /// What [`AdaptiveConcurrency`](crate::overload::concurrency::AdaptiveConcurrency) says: no further streams from this number on; `None`:
+    /// no such limit. Nobody is sent away.
     pub fn set_concurrency_limit(&self, limit: Option<usize>) {
         Shared::set_concurrency(&self.shared, limit);
     }

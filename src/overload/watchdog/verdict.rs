@@ -5,7 +5,8 @@ use std::{error::Error, fmt, time::Duration};
 use super::TaskId;
 use crate::overload::status::EndCause;
 
-/// A task is to end: its time is up. Whichever that is, a [`Classifier`](crate::overload::status::Classifier) makes `DEADLINE_EXCEEDED` of it.
+/// A task is to end: its time is up. Whichever that is, a [`Classifier`](crate::overload::status::Classifier) makes `DEADLINE_EXCEEDED`
+/// of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verdict {
