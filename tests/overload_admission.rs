@@ -17,7 +17,7 @@ use futures_core::Stream;
 use keywake::{
     load::StreamClass,
     overload::{
-        admission::{Admission, AdmissionLimits, Decision, Permit, Permitted, Refusal, RefusalReason},
+        admission::{Admission, AdmissionLimits, Decision, Permit, Permitted, Refusal, RefusalKind, RefusalReason},
         concurrency::{AdaptiveConcurrency, ConcurrencySample},
         pending::{Admitting, PendingLimits},
     },
@@ -137,6 +137,34 @@ fn limits_that_are_off_let_everybody_in() {
     assert_eq!((admission.active(), admission.is_accepting()), (10_000, true));
     drop(permits);
     assert_eq!(admission.active(), 0);
+}
+
+#[test]
+fn greatest_limits_and_limits_of_one_work_like_any_other() {
+    let most = usize::MAX;
+    let pending = PendingLimits { length: most, start_up: Duration::MAX };
+    let limits =
+        AdmissionLimits { soft: most, hard: most, per_identity: most, catch_ups: most, pending, ..AdmissionLimits::default() };
+    let admission = admission(AdmissionLimits { retry_max: Duration::MAX, ..limits });
+    admission.set_concurrency_limit(Some(most));
+    let _permit = admitted(admission.try_admit(StreamClass::CatchUp, Some("a")));
+    assert!(admission.is_accepting());
+    admission.set_concurrency_limit(Some(0));
+    let mut guest = Guest::of(&admission, "a", Instant::now());
+    guest.assert_waits();
+    assert_eq!(
+        admission.sweep(Instant::now() + Duration::from_secs(1 << 32)).map(|left| left > Duration::from_secs(1 << 33)),
+        Some(true)
+    );
+    admission.set_concurrency_limit(Some(2));
+    let _second = admitted(guest.decided());
+    let one = AdmissionLimits { soft: 1, hard: 1, per_identity: 1, catch_ups: 1, ..AdmissionLimits::default() };
+    let admission =
+        Admission::with_seed(AdmissionLimits { retry_min: Duration::ZERO, retry_max: Duration::ZERO, ..one }, 1).unwrap();
+    drop(admitted(admission.try_admit(StreamClass::Cached, Some("a"))));
+    let _permit = admitted(admission.try_admit(StreamClass::Cached, Some("a")));
+    assert!(!admission.is_accepting());
+    assert_eq!(live(&admission).into_result().unwrap_err().retry_after(), Duration::ZERO);
 }
 
 /// Weakness 10 of the source: readiness was a flag, and a late writer could overwrite it.
@@ -323,20 +351,52 @@ fn refusal_says_in_words_what_is_in_the_way() {
     let admission = admission(limits);
     let message = |class, identity: &str| admission.try_admit(class, Some(identity)).into_result().unwrap_err().to_string();
     let _one = admitted(admission.try_admit(StreamClass::CatchUp, Some("a")));
-    for (class, identity, text) in [
-        (StreamClass::Live, "a", "limit of 1 streams per identity is reached"),
-        (StreamClass::Cached, "b", "limit of 1 streams that catch up is reached"),
-    ] {
+    let assert_says = |class, identity, words: &str, reason: &str| {
         let message = message(class, identity);
-        assert!(message.starts_with("service under heavy load, please try connecting again ("), "{message}");
-        assert!(message.contains(text), "{message}");
-    }
+        assert!(message.starts_with(&format!("{words} ({reason}; in ")), "{message}");
+    };
+    const LOAD: &str = "service under heavy load, please try connecting again";
+    assert_says(StreamClass::Live, "a", "too many streams of this client", "limit of 1 streams per identity is reached");
+    assert_says(StreamClass::Cached, "b", LOAD, "limit of 1 streams that catch up is reached");
     admission.set_concurrency_limit(Some(1));
-    assert!(message(StreamClass::Live, "b").contains("adaptive limit of 1 streams is reached"));
+    assert_says(StreamClass::Live, "b", LOAD, "adaptive limit of 1 streams is reached");
     admission.set_overloaded(true);
-    assert!(message(StreamClass::Live, "b").contains("processors are overloaded"));
+    assert_says(StreamClass::Live, "b", LOAD, "processors are overloaded");
     admission.shutdown();
-    assert!(message(StreamClass::Live, "b").contains("shutting down"));
+    assert_says(StreamClass::Live, "b", "the server is shutting down, please reconnect", "shutting down");
+}
+
+#[test]
+fn refusals_are_counted_for_each_kind_of_reason() {
+    let pending = PendingLimits { length: 1, ..PendingLimits::default() };
+    let limits = AdmissionLimits { hard: 3, per_identity: 2, catch_ups: 1, pending, ..AdmissionLimits::default() };
+    let (admission, now) = (admission(limits), Instant::now());
+    let came = |class, identity: &str| admission.try_admit(class, Some(identity)).into_result();
+    let _permits = [came(StreamClass::CatchUp, "a").unwrap(), came(StreamClass::Live, "a").unwrap()];
+    // As many of each as it stands far in the list.
+    assert!(came(StreamClass::Cached, "b").is_err());
+    admission.set_concurrency_limit(Some(2));
+    (0..2).for_each(|_| assert!(came(StreamClass::Live, "b").is_err()));
+    admission.set_concurrency_limit(None);
+    let _third = came(StreamClass::Live, "b").unwrap();
+    (0..3).for_each(|_| assert!(came(StreamClass::Live, "b").is_err()));
+    (0..4).for_each(|_| assert!(came(StreamClass::Live, "a").is_err()));
+    let mut guest = Guest::of(&admission, "c", now);
+    (0..6).for_each(|_| _ = refused(Guest::of(&admission, "d", now).decided()));
+    for _ in 0..8 {
+        admission.sweep(now + Duration::from_secs(10));
+        _ = refused(guest.decided());
+        guest = Guest::of(&admission, "c", now);
+    }
+    // Who waits and goes is neither let in nor refused, also where his answer was there.
+    admission.set_overloaded(true);
+    drop(guest);
+    (0..5).for_each(|_| assert!(came(StreamClass::Live, "e").is_err()));
+    admission.shutdown();
+    (0..7).for_each(|_| assert!(came(StreamClass::Live, "e").is_err()));
+    let stats = admission.stats();
+    assert_eq!(RefusalKind::ALL.map(|kind| stats.refused.of(kind)), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!((stats.refused.total(), stats.admitted), (36, 3));
 }
 
 // Report 38.
@@ -445,7 +505,7 @@ fn who_waits_is_let_in_in_order_and_woken_once() {
     }
     drop(permit);
     let stats = admission.stats();
-    assert_eq!((stats.admitted, stats.refused, stats.waiting, stats.active), (4, 0, 0, 0));
+    assert_eq!((stats.admitted, stats.refused.total(), stats.waiting, stats.active), (4, 0, 0, 0));
 }
 
 #[test]
@@ -531,6 +591,16 @@ fn nobody_waits_longer_than_the_start_up_allows() {
     assert_eq!(refused(guests[1].decided()), RefusalReason::WaitedTooLong { limit: Duration::from_secs(35) });
 }
 
+/// Two modules have the rule, which do not know of each other.
+#[cfg(feature = "scaling")]
+#[test]
+fn wait_inside_of_an_instance_is_as_long_as_the_wait_for_one() {
+    for start_up in [0, 1, 2_857, 2_858, 4_000, 10_000, u64::MAX].map(Duration::from_millis) {
+        let pending = PendingLimits { start_up, ..PendingLimits::default() };
+        assert_eq!(pending.max_wait(), keywake::scaling::max_wait(start_up), "{start_up:?}");
+    }
+}
+
 #[test]
 fn who_stops_waiting_leaves_and_hands_on_what_he_was_given() {
     let admission = with_hard(1);
@@ -602,6 +672,31 @@ fn waker_may_use_the_admission_and_one_that_panics_keeps_no_other_from_being_wok
     assert!(raised.is_err());
     assert_eq!(other.rings(), 1);
     let _permit = admitted(other.decided());
+}
+
+#[test]
+fn waker_may_drop_what_it_holds_of_the_admission() {
+    /// Gives up a permit and a place, which lets in and wakes others.
+    struct Leaving(Mutex<Option<(Permit, Admitting)>>);
+    impl Wake for Leaving {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+        }
+    }
+    let admission = with_hard(2);
+    let (first, second) = (admitted(live(&admission)), admitted(live(&admission)));
+    let mut leaving = Box::pin(admission.admit(StreamClass::Live, None, Instant::now()));
+    let place = admission.admit(StreamClass::Live, None, Instant::now());
+    let mut others = ["a", "b"].map(|identity| Guest::of(&admission, identity, Instant::now()));
+    others.iter_mut().for_each(Guest::assert_waits);
+    let waker = Waker::from(Arc::new(Leaving(Mutex::new(Some((second, place))))));
+    assert!(leaving.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(first);
+    // Let in: who was woken, and of the others the first, by the permit that he gave up.
+    assert_eq!((others.each_ref().map(Guest::rings), admission.active()), ([1, 0], 2));
+    drop(leaving);
+    let _permits = others.map(|mut other| admitted(other.decided()));
+    assert_eq!((admission.active(), admission.stats().waiting), (2, 0));
 }
 
 #[test]

@@ -1,10 +1,20 @@
 //! Why a stream ended is found by type at any depth, a cancel's reason beats what was returned, and one table has each protocol's words.
 
-use std::{error::Error, fmt, io, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    fmt, io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use keywake::{
     CloseReason, Position, TryRecvError,
-    overload::status::{Classifier, Code, EndCause, Retry, StreamEnd},
+    load::StreamClass,
+    overload::{
+        admission::{Admission, AdmissionLimits},
+        status::{Classifier, Code, EndCause, Retry, StreamEnd},
+        watchdog::{Watchdog, WatchdogLimits},
+    },
 };
 
 /// An error around another, as handlers add them on the way up.
@@ -103,10 +113,16 @@ fn x1_sentinel_is_found_at_any_depth() {
 #[test]
 fn x1_sentinel_is_found_in_boxes_arcs_and_io_errors() {
     let sentinel = EndCause::Evicted;
+    let borrowed: &'static EndCause = &EndCause::Evicted;
     let shared: Arc<dyn Error + Send + Sync> = Arc::new(sentinel);
     let local: Arc<dyn Error> = Arc::new(sentinel);
+    let shared_twice: Arc<dyn Error + Send + Sync> = Arc::new(Arc::clone(&shared));
     let in_io = io::Error::other(sentinel);
-    let chains: [Box<dyn Error>; 9] = [
+    let chains: [Box<dyn Error>; 13] = [
+        Box::new(borrowed),
+        Box::new(Box::new(Arc::clone(&shared))),
+        Box::new(shared_twice),
+        wrapped(borrowed, 3),
         Box::new(Box::new(sentinel)),
         Box::new(Arc::new(sentinel)),
         Box::new(shared),
@@ -146,6 +162,93 @@ fn error_that_is_its_own_source_is_classified_all_the_same() {
         }
     }
     assert_eq!(code(&Loop), Code::Internal);
+}
+
+#[test]
+fn of_a_chain_a_thousand_errors_are_looked_at() {
+    let deep = |depth: usize| (1..depth).fold(Box::new(EndCause::Evicted) as _, |error, _| Box::new(Wrapped("on", error)) as _);
+    let (found, beyond): (Box<dyn Error + Send + Sync>, Box<dyn Error + Send + Sync>) = (deep(1_000), deep(1_001));
+    assert_eq!((of(&*found).cause(), of(&*beyond).cause()), (Some(EndCause::Evicted), None));
+}
+
+#[test]
+fn sentinel_below_other_causes_counts_by_rank_and_not_by_depth() {
+    /// What one layer says, over what the next one says.
+    #[derive(Debug)]
+    struct Over(EndCause, Option<Box<Self>>);
+    impl fmt::Display for Over {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.fmt(f)
+        }
+    }
+    impl Error for Over {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&**self.1.as_ref()?)
+        }
+    }
+    let classifier = classifier().cause(|over: &Over| Some(over.0));
+    // From the one that counts most to the one that counts least: 1.4.
+    let order = [
+        EndCause::Cancelled,
+        EndCause::PermissionDenied,
+        EndCause::ShuttingDown,
+        EndCause::QuickSaved,
+        EndCause::DeadlineExceeded,
+        EndCause::Deterministic,
+        EndCause::InvalidArgument,
+    ];
+    for (place, stronger) in order.iter().enumerate() {
+        for weaker in &order[place + 1..] {
+            for [outer, inner] in [[*stronger, *weaker], [*weaker, *stronger]] {
+                let error = Over(outer, Some(Box::new(Over(inner, None))));
+                assert_eq!(classifier.classify(Some(&error), None).cause(), Some(*stronger), "{outer:?} over {inner:?}");
+            }
+        }
+    }
+    // Of two that count the same it is the outer one.
+    let error = Over(EndCause::Stalled, Some(Box::new(Over(EndCause::Evicted, None))));
+    assert_eq!(classifier.classify(Some(&error), None).cause(), Some(EndCause::Stalled));
+}
+
+#[test]
+fn refusals_and_verdicts_that_are_returned_are_known_without_being_taught() {
+    let limits = AdmissionLimits { hard: 2, per_identity: 1, ..AdmissionLimits::default() };
+    let admission = Admission::with_seed(limits, 1).unwrap();
+    let came = |identity| admission.try_admit(StreamClass::Live, Some(identity)).into_result();
+    let _permits = ["a", "b"].map(|identity| came(identity).unwrap());
+    let (full, many) = (came("c").unwrap_err(), came("a").unwrap_err());
+    admission.shutdown();
+    for (refusal, cause) in
+        [(full, EndCause::Overloaded), (many, EndCause::TooManyStreams), (came("c").unwrap_err(), EndCause::ShuttingDown)]
+    {
+        assert_eq!(refusal.reason().cause(), cause);
+        for depth in [0, 4] {
+            let end = of(&*wrapped(refusal.clone(), depth));
+            assert_eq!((end.cause(), end.code(), end.may_resume()), (Some(cause), cause.code(), true));
+        }
+    }
+    let minute = Duration::from_secs(60);
+    let limits = [
+        (WatchdogLimits { stall: 2 * minute, item: minute, ..WatchdogLimits::default() }, EndCause::Stalled),
+        (WatchdogLimits { stall: Duration::ZERO, item: minute, ..WatchdogLimits::default() }, EndCause::DeadlineExceeded),
+        (
+            WatchdogLimits { stall: Duration::ZERO, item: Duration::ZERO, absolute: minute, ..WatchdogLimits::default() },
+            EndCause::ActiveTooLong,
+        ),
+    ];
+    for (limits, cause) in limits {
+        let (watchdog, began) = (Watchdog::new(limits).unwrap(), Instant::now());
+        let task = watchdog.watch("a", began);
+        let blocks = task.source("blocks");
+        let _item = (cause == EndCause::DeadlineExceeded).then(|| blocks.item());
+        let verdicts = (1..=5).flat_map(|check| watchdog.check(began + check * minute).verdicts);
+        let verdict = verdicts.last().expect("its time is up");
+        assert_eq!(verdict.timed_out.cause(), cause);
+        for depth in [0, 4] {
+            let end = of(&*wrapped(verdict.clone(), depth));
+            assert_eq!((end.cause(), end.code()), (Some(cause), Code::DeadlineExceeded));
+        }
+    }
 }
 
 #[test]

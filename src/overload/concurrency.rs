@@ -247,6 +247,8 @@ mod tests {
             assert_eq!(trace(80, 90, &[(1000, nonsense, 80), (2000, nonsense, 80)]), [80, 80], "{nonsense}");
             // What comes after it is judged by itself.
             assert_eq!(trace(80, 90, &[(1000, nonsense, 0), (2000, 0.95, 80)]), [80, 79], "{nonsense}");
+            let soon = [(1000, nonsense, 80), (1010, 0.99, 80), (1490, 0.99, 80), (1500, 0.99, 80)];
+            assert_eq!(trace(80, 90, &soon), [80, 80, 80, 79], "ten milliseconds decide nothing: {nonsense}");
         }
     }
 

@@ -19,7 +19,7 @@ impl Jitter {
         mixed ^ (mixed >> 31)
     }
 
-    /// Evenly spread over `min..=max`; `min` where that is the longer of the two.
+    /// Evenly spread over `min..max`; `min` where that is not the shorter of the two.
     pub(crate) fn between(&mut self, min: Duration, max: Duration) -> Duration {
         let range = max.saturating_sub(min).as_nanos();
         // The upper half of the product: range times a fraction of 32 bits.

@@ -30,7 +30,7 @@ use ledger::Ledger;
 use ledger::Seat;
 pub use limits::{AdmissionError, AdmissionLimits};
 pub use permit::{Permit, Permitted};
-pub use refusal::{Decision, Refusal, RefusalReason};
+pub use refusal::{Decision, Refusal, RefusalCounts, RefusalKind, RefusalReason};
 pub(super) use shared::Shared;
 
 use super::pending::{Admitting, PendingLimits};
@@ -129,8 +129,8 @@ impl Admission {
         Shared::set_overloaded(&self.shared, overloaded);
     }
 
-    /// What [`AdaptiveConcurrency`](crate::overload::concurrency::AdaptiveConcurrency) says: no further streams from this number on; `None`: no such limit. Nobody
-    /// is sent away.
+    /// What [`AdaptiveConcurrency`](crate::overload::concurrency::AdaptiveConcurrency) says: no further streams from this number on; `None`:
+    /// no such limit. Nobody is sent away.
     pub fn set_concurrency_limit(&self, limit: Option<usize>) {
         Shared::set_concurrency(&self.shared, limit);
     }
@@ -182,8 +182,8 @@ pub struct AdmissionStats {
     pub is_accepting: bool,
     /// See [`Admission::set_overloaded`].
     pub is_overloaded: bool,
-    /// Streams that were refused so far. Who stops waiting is in neither count.
-    pub refused: u64,
+    /// Streams that were refused so far, for each kind of reason. Who stops waiting is neither admitted nor refused.
+    pub refused: RefusalCounts,
     /// How many wait for room.
     pub waiting: usize,
 }

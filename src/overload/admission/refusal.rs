@@ -3,6 +3,7 @@
 use std::{error::Error, fmt, time::Duration};
 
 use super::Permit;
+use crate::overload::status::EndCause;
 
 /// Whether a stream is let in.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "service under heavy load, please try connecting again ({}; in {:.1?})", self.reason, self.retry_after)
+        write!(f, "{} ({}; in {:.1?})", self.reason.cause(), self.reason, self.retry_after)
     }
 }
 
@@ -109,6 +110,34 @@ pub enum RefusalReason {
     },
 }
 
+impl RefusalReason {
+    /// Which kind it is.
+    #[must_use]
+    pub fn kind(&self) -> RefusalKind {
+        match self {
+            Self::CatchUpLimit { .. } => RefusalKind::CatchUpLimit,
+            Self::ConcurrencyLimit { .. } => RefusalKind::ConcurrencyLimit,
+            Self::HardLimit { .. } => RefusalKind::HardLimit,
+            Self::IdentityLimit { .. } => RefusalKind::IdentityLimit,
+            Self::Overloaded => RefusalKind::Overloaded,
+            Self::QueueFull { .. } => RefusalKind::QueueFull,
+            Self::ShuttingDown => RefusalKind::ShuttingDown,
+            Self::WaitedTooLong { .. } => RefusalKind::WaitedTooLong,
+        }
+    }
+
+    /// What the client is told: that it has too many streams, that the process stops, or else that there is no room. A
+    /// [`Classifier`](crate::overload::status::Classifier) knows a [`Refusal`] by this.
+    #[must_use]
+    pub fn cause(&self) -> EndCause {
+        match self {
+            Self::IdentityLimit { .. } => EndCause::TooManyStreams,
+            Self::ShuttingDown => EndCause::ShuttingDown,
+            _ => EndCause::Overloaded,
+        }
+    }
+}
+
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -121,5 +150,80 @@ impl fmt::Display for RefusalReason {
             Self::ShuttingDown => write!(f, "shutting down"),
             Self::WaitedTooLong { limit } => write!(f, "no room within {limit:.1?}"),
         }
+    }
+}
+
+/// A [`RefusalReason`] without its numbers: the label under which refusals are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// See [`RefusalReason::CatchUpLimit`].
+    CatchUpLimit,
+    /// See [`RefusalReason::ConcurrencyLimit`].
+    ConcurrencyLimit,
+    /// See [`RefusalReason::HardLimit`].
+    HardLimit,
+    /// See [`RefusalReason::IdentityLimit`].
+    IdentityLimit,
+    /// See [`RefusalReason::Overloaded`].
+    Overloaded,
+    /// See [`RefusalReason::QueueFull`].
+    QueueFull,
+    /// See [`RefusalReason::ShuttingDown`].
+    ShuttingDown,
+    /// See [`RefusalReason::WaitedTooLong`].
+    WaitedTooLong,
+}
+
+impl RefusalKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::CatchUpLimit,
+        Self::ConcurrencyLimit,
+        Self::HardLimit,
+        Self::IdentityLimit,
+        Self::Overloaded,
+        Self::QueueFull,
+        Self::ShuttingDown,
+        Self::WaitedTooLong,
+    ];
+}
+
+impl fmt::Display for RefusalKind {
+    /// As labels have it: `catch_up_limit`, `concurrency_limit`, `hard_limit`, `identity_limit`, `overloaded`, `queue_full`,
+    /// `shutting_down`, `waited_too_long`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::CatchUpLimit => "catch_up_limit",
+            Self::ConcurrencyLimit => "concurrency_limit",
+            Self::HardLimit => "hard_limit",
+            Self::IdentityLimit => "identity_limit",
+            Self::Overloaded => "overloaded",
+            Self::QueueFull => "queue_full",
+            Self::ShuttingDown => "shutting_down",
+            Self::WaitedTooLong => "waited_too_long",
+        })
+    }
+}
+
+/// How many streams were refused, for each kind of reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusalCounts([u64; RefusalKind::ALL.len()]);
+
+impl RefusalCounts {
+    /// How many for reasons of this kind.
+    #[must_use]
+    pub fn of(&self, kind: RefusalKind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    /// How many in all.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |total, count| total.saturating_add(*count))
+    }
+
+    pub(super) fn add(&mut self, kind: RefusalKind) {
+        self.0[kind as usize] += 1;
     }
 }

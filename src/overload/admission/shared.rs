@@ -12,7 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Admission, AdmissionLimits, AdmissionStats, Decision, Jitter, Ledger, Permit, Refusal, RefusalReason, Seat};
+use super::{
+    Admission, AdmissionLimits, AdmissionStats, Decision, Jitter, Ledger, Permit, Refusal, RefusalCounts, RefusalReason, Seat,
+};
 use crate::{
     hub::FirstPanic,
     load::StreamClass,
@@ -36,7 +38,7 @@ struct State {
     jitter: Jitter,
     start_up: Duration,
     admitted: u64,
-    refused: u64,
+    refused: RefusalCounts,
     /// Whom to wake when the lock is let go.
     woken: Vec<Waker>,
 }
@@ -60,7 +62,7 @@ impl Shared {
             jitter: Jitter::new(seed),
             start_up: limits.pending.start_up,
             admitted: 0,
-            refused: 0,
+            refused: RefusalCounts::default(),
             woken: Vec::new(),
         };
         Self { limits, hook, state: Mutex::new(state) }
@@ -249,7 +251,7 @@ impl State {
     }
 
     fn refuse(&mut self, reason: RefusalReason, limits: &AdmissionLimits) -> Refusal {
-        self.refused += 1;
+        self.refused.add(reason.kind());
         Refusal::new(reason, self.jitter.between(limits.retry_min, limits.retry_max))
     }
 
@@ -257,7 +259,7 @@ impl State {
     fn grant(&mut self) {
         while self.queue.len() > 0 && self.ledger.closed().is_none() && self.ledger.full().is_none() {
             let ledger = &self.ledger;
-            let Some((place, entry)) = self.queue.serve(|entry| ledger.obstacle(entry.class).is_none()) else { return };
+            let Some((place, entry)) = self.queue.serve(|class| ledger.obstacle(class).is_none()) else { return };
             match self.ledger.sit(entry.class, entry.claim) {
                 Ok(seat) => self.tell(place, Waiter::Granted(seat)),
                 // Not reached: nothing was in the way a line above.
@@ -270,7 +272,7 @@ impl State {
     }
 
     fn refuse_all(&mut self, reason: &RefusalReason) {
-        while let Some((place, entry)) = self.queue.pop() {
+        while let Some((place, entry)) = self.queue.serve(|_| true) {
             self.answer(place, entry, reason.clone());
         }
     }

@@ -75,6 +75,9 @@ impl DriverBuilder {
     }
 
     /// Watches each stream that is registered, and cancels those that do not get on. Default: none.
+    ///
+    /// The default limits are those for work that ends by itself: [`absolute`](crate::overload::watchdog::WatchdogLimits::absolute) ends a
+    /// stream after 4 h, however well it gets on, and `long_active` tells of each every 5 min. Where streams live longer, set both to zero.
     pub fn watchdog(mut self, watchdog: Watchdog) -> Self {
         self.watchdog = Some(watchdog);
         self

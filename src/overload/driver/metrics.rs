@@ -5,7 +5,7 @@ use metrics::{counter, gauge};
 use super::Driver;
 use crate::{
     load::QuotaSource,
-    overload::{evictor::Gauges, status::EndCause},
+    overload::{admission::RefusalKind, evictor::Gauges, status::EndCause},
 };
 
 impl Driver {
@@ -16,7 +16,7 @@ impl Driver {
     /// |---|---|---|
     /// | `tier1_active_requests` | gauge | `substreams_active_requests` |
     /// | `tier1_requests_total` | counter | `substreams_counter` |
-    /// | `tier1_rejected_requests_total` | counter | rejected requests, there by reason |
+    /// | `tier1_rejected_requests_total` | counter; `reason`, see [`RefusalKind`] | rejected requests, by reason |
     /// | `tier1_ready` | gauge, 0 or 1 | `substreams_tier1` |
     /// | `tier1_cpu_quota_cores` | gauge, cores | `substreams_tier1_cpu_quota_cores` |
     /// | `tier1_cpu_usage_ratio` | gauge | `substreams_tier1_cpu_usage_ratio` |
@@ -91,8 +91,11 @@ impl Driver {
         }
         if let Some(admission) = &self.shared.admission {
             let stats = admission.stats();
-            counter!("tier1_requests_total").absolute(stats.admitted.saturating_add(stats.refused));
-            counter!("tier1_rejected_requests_total").absolute(stats.refused);
+            counter!("tier1_requests_total").absolute(stats.admitted.saturating_add(stats.refused.total()));
+            for reason in RefusalKind::ALL {
+                let count = stats.refused.of(reason);
+                counter!("tier1_rejected_requests_total", "reason" => reason.to_string()).absolute(count);
+            }
             gauge!("tier1_pending_requests").set(stats.waiting as f64);
             gauge!("tier1_catch_up_requests").set(stats.catching_up as f64);
             gauge!("tier1_concurrency_limit").set(stats.concurrency_limit.map_or(f64::NAN, |limit| limit as f64));

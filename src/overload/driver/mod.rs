@@ -46,8 +46,7 @@ use super::{
     admission::Admission,
     events::{LoadEvent, LoadHub, LoadKey, OVERLOAD, OverloadState, StreamId, Victim},
     evictor::{Action, Alert, Bound, Eviction, Explanation, Gauges, Mode},
-    status::EndCause,
-    watchdog::{TimedOut, Watchdog},
+    watchdog::Watchdog,
 };
 use crate::sync::{Arc, Mutex, PlainArc};
 
@@ -241,11 +240,7 @@ impl Driver {
     fn watch(&self, watchdog: &Watchdog, now: Instant, lines: &mut Vec<Line>) {
         let check = watchdog.check(now);
         for verdict in check.verdicts {
-            let cause = match &verdict.timed_out {
-                TimedOut::ActiveTooLong { .. } => EndCause::ActiveTooLong,
-                TimedOut::ItemTooLong { .. } => EndCause::DeadlineExceeded,
-                TimedOut::Stalled { .. } => EndCause::Stalled,
-            };
+            let cause = verdict.timed_out.cause();
             if let Some(id) = self.shared.streams.of_task(verdict.task) {
                 self.shared.streams.cancel(id, cause);
             }

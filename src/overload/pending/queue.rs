@@ -1,7 +1,7 @@
 //! In which order those who wait are let in, and until when they wait: no clock, no lock, no wakers.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -24,66 +24,60 @@ pub(crate) struct Entry {
     pub(crate) since: Instant,
 }
 
-/// How many of an identity wait, and the turn of the last of them.
-#[derive(Debug)]
-struct Lane {
-    waiting: usize,
-    last_turn: u64,
-}
-
 /// Those who wait, first come, first served between identities that have as much: the first of each identity comes before the second of
-/// any (start-time fair queueing, all of the same weight). Who has no identity is one of his own.
+/// any (start-time fair queueing, all of the same weight). Who has no identity is one of his own. A place is for good: where somebody gives
+/// up, those behind him stay where they are, and who comes next takes the turn that he left if it was the last of his identity.
 ///
-/// * **Q1** `lanes` has those identities that wait, with their number.
+/// * **Q1** `lanes` has those identities that wait, with the turns of theirs in order: no two are the same.
 /// * **Q2** `turn` is the highest of those that were served: nobody is given an earlier one.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    entries: BTreeMap<Place, Entry>,
-    lanes: HashMap<PlainArc<str>, Lane>,
+    /// By class, so that those who fit are found without a look at all who do not.
+    entries: BTreeMap<StreamClass, BTreeMap<Place, Entry>>,
+    lanes: BTreeMap<PlainArc<str>, VecDeque<u64>>,
     turn: u64,
     arrivals: u64,
 }
 
 impl Queue {
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.values().map(BTreeMap::len).sum()
     }
 
     /// Puts it where it belongs.
     pub(crate) fn enter(&mut self, entry: Entry) -> Place {
         let mut turn = self.turn;
         if let Some(identity) = entry.claim.identity() {
-            if let Some(lane) = self.lanes.get_mut(identity) {
-                lane.waiting += 1;
-                lane.last_turn = turn.max(lane.last_turn + 1);
-                turn = lane.last_turn;
-            } else {
-                self.lanes.insert(PlainArc::clone(identity), Lane { waiting: 1, last_turn: turn });
-            }
+            let turns = self.lanes.entry(PlainArc::clone(identity)).or_default();
+            turn = turns.back().map_or(turn, |last| turn.max(last + 1));
+            turns.push_back(turn);
         }
         self.arrivals += 1;
         let place = Place { turn, number: self.arrivals };
-        self.entries.insert(place, entry);
+        self.entries.entry(entry.class).or_default().insert(place, entry);
         place
     }
 
     /// Takes it out, wherever it stands.
     pub(crate) fn leave(&mut self, place: Place) -> Option<Entry> {
-        let entry = self.entries.remove(&place)?;
-        if let Some(identity) = entry.claim.identity() {
-            if let Some(lane) = self.lanes.get_mut(identity) {
-                lane.waiting -= 1;
-                if lane.waiting == 0 {
-                    self.lanes.remove(identity);
-                }
+        let entry = self.entries.values_mut().find_map(|of_class| of_class.remove(&place))?;
+        if let Some((identity, turns)) =
+            entry.claim.identity().and_then(|identity| Some((identity, self.lanes.get_mut(identity)?)))
+        {
+            if let Ok(index) = turns.binary_search(&place.turn) {
+                turns.remove(index);
+            }
+            if turns.is_empty() {
+                self.lanes.remove(identity);
             }
         }
         Some(entry)
     }
 
-    /// Takes out the first that `fits`. Those before it stay where they are.
-    pub(crate) fn serve(&mut self, fits: impl Fn(&Entry) -> bool) -> Option<(Place, Entry)> {
-        let place = self.entries.iter().find(|(_, entry)| fits(entry)).map(|(place, _)| *place)?;
+    /// Takes out the first of the classes that `fit`. Those before it stay where they are.
+    pub(crate) fn serve(&mut self, fits: impl Fn(StreamClass) -> bool) -> Option<(Place, Entry)> {
+        let fitting = self.entries.iter().filter(|(class, _)| fits(**class));
+        let place = *fitting.filter_map(|(_, of_class)| of_class.keys().next()).min()?;
         self.turn = self.turn.max(place.turn);
         self.leave(place).map(|entry| (place, entry))
     }
@@ -91,19 +85,18 @@ impl Queue {
     /// Takes out those that have waited for `limit`. A clock that goes back only makes it later.
     pub(crate) fn expire(&mut self, now: Instant, limit: Duration) -> Vec<(Place, Entry)> {
         let is_over = |entry: &Entry| now.saturating_duration_since(entry.since) >= limit;
-        let places: Vec<_> = self.entries.iter().filter(|(_, entry)| is_over(entry)).map(|(place, _)| *place).collect();
+        let mut places: Vec<_> = self.all().filter(|(_, entry)| is_over(entry)).map(|(place, _)| *place).collect();
+        places.sort_unstable();
         places.into_iter().filter_map(|place| self.leave(place).map(|entry| (place, entry))).collect()
-    }
-
-    /// Takes out the first.
-    pub(crate) fn pop(&mut self) -> Option<(Place, Entry)> {
-        let place = *self.entries.keys().next()?;
-        self.leave(place).map(|entry| (place, entry))
     }
 
     /// How long the oldest waits.
     pub(crate) fn oldest(&self, now: Instant) -> Option<Duration> {
-        self.entries.values().map(|entry| now.saturating_duration_since(entry.since)).max()
+        self.all().map(|(_, entry)| now.saturating_duration_since(entry.since)).max()
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&Place, &Entry)> {
+        self.entries.values().flatten()
     }
 }
 
@@ -153,8 +146,15 @@ mod tests {
     #[test]
     fn who_comes_first_is_served_first() {
         let mut fixture = Fixture::new();
-        for name in ["a", "b", "-1", "c", "-2"] {
-            fixture.enter(name, StreamClass::Live, 0);
+        // Whatever their classes.
+        for (name, class) in ["a", "b", "-1", "c", "-2"].into_iter().zip([
+            StreamClass::Live,
+            StreamClass::Cached,
+            StreamClass::Dev,
+            StreamClass::CatchUp,
+            StreamClass::Live,
+        ]) {
+            fixture.enter(name, class, 0);
         }
         assert_eq!(fixture.all(), ["a", "b", "-1", "c", "-2"]);
         assert!(fixture.queue.lanes.is_empty(), "identities that do not wait are forgotten");
@@ -179,10 +179,10 @@ mod tests {
         fixture.enter("a", StreamClass::CatchUp, 0);
         fixture.enter("b", StreamClass::Live, 0);
         fixture.enter("c", StreamClass::CatchUp, 0);
-        let (place, entry) = fixture.queue.serve(|entry| entry.class == StreamClass::Live).unwrap();
+        let (place, entry) = fixture.queue.serve(|class| class == StreamClass::Live).unwrap();
         assert_eq!(fixture.names[&place], "b");
         fixture.ledger.unclaim(entry.claim);
-        assert!(fixture.queue.serve(|entry| entry.class == StreamClass::Dev).is_none());
+        assert!(fixture.queue.serve(|class| class == StreamClass::Dev).is_none());
         assert_eq!(fixture.all(), ["a", "c"]);
     }
 
@@ -194,6 +194,51 @@ mod tests {
         fixture.ledger.unclaim(entry.claim);
         assert!(fixture.queue.leave(places[1]).is_none());
         assert_eq!(fixture.all(), ["a1", "b1"]);
+    }
+
+    #[test]
+    fn who_gives_up_and_comes_again_falls_no_further_behind_others() {
+        let mut fixture = Fixture::new();
+        fixture.enter("a1", StreamClass::Live, 0);
+        // A client that waits for less long than we would have it wait, and comes again each time.
+        for _ in 0..5 {
+            let place = fixture.enter("a2", StreamClass::Live, 0);
+            let entry = fixture.queue.leave(place).unwrap();
+            fixture.ledger.unclaim(entry.claim);
+        }
+        for name in ["a2", "b1", "b2", "b3"] {
+            fixture.enter(name, StreamClass::Live, 0);
+        }
+        assert_eq!(fixture.all(), ["a1", "b1", "a2", "b2", "b3"]);
+        // Of three the middle one goes: the turns of the others stay.
+        let places = ["c1", "c2", "c3"].map(|name| fixture.enter(name, StreamClass::Live, 0));
+        let entry = fixture.queue.leave(places[1]).unwrap();
+        fixture.ledger.unclaim(entry.claim);
+        for name in ["c4", "d1", "d2", "d3", "d4"] {
+            fixture.enter(name, StreamClass::Live, 0);
+        }
+        assert_eq!(fixture.all(), ["c1", "d1", "d2", "c3", "d3", "c4", "d4"]);
+        assert!(fixture.queue.lanes.is_empty() && fixture.queue.len() == 0);
+    }
+
+    #[test]
+    fn those_who_do_not_fit_are_not_looked_at() {
+        let mut fixture = Fixture::new();
+        for _ in 0..1_000 {
+            fixture.enter("a", StreamClass::CatchUp, 0);
+        }
+        fixture.enter("b", StreamClass::Live, 0);
+        let looks = std::cell::Cell::new(0);
+        let is_live = |class| {
+            looks.set(looks.get() + 1);
+            class == StreamClass::Live
+        };
+        let (place, entry) = fixture.queue.serve(is_live).unwrap();
+        fixture.ledger.unclaim(entry.claim);
+        assert_eq!(fixture.names[&place], "b");
+        assert!(fixture.queue.serve(is_live).is_none());
+        assert!(looks.get() <= 8, "once for each class: {}", looks.get());
+        assert_eq!(fixture.queue.len(), 1_000);
     }
 
     #[test]

@@ -3,7 +3,11 @@
 use std::{error::Error, fmt, io::Error as IoError};
 
 use super::{Code, EndCause, StreamEnd};
-use crate::{Closed, sync::PlainArc};
+use crate::{
+    Closed,
+    overload::{admission::Refusal, watchdog::TimedOut},
+    sync::PlainArc,
+};
 
 /// How many errors of one chain are looked at: an error that is its own source ends there.
 const DEPTH: usize = 1_000;
@@ -11,7 +15,9 @@ const DEPTH: usize = 1_000;
 /// Says of an error of another library what it is, if it is of that type.
 type Rule = Box<dyn Fn(&(dyn Error + 'static)) -> Option<StreamEnd> + Send + Sync>;
 
-/// Classifies ends. It knows [`EndCause`], [`StreamEnd`] and [`Closed`]; other types are taught to it.
+/// Classifies ends. It knows [`EndCause`], [`StreamEnd`], [`Closed`], admission's [`Refusal`] and the watchdog's
+/// [`Verdict`](crate::overload::watchdog::Verdict); other types are taught to it. So must be an error that shows neither itself nor what it
+/// wraps: one that is `transparent`, whose source is its content's source.
 ///
 /// # Examples
 /// ```
@@ -120,6 +126,10 @@ impl Classifier {
         if let Some(closed) = downcast::<Closed>(error) {
             return Some((CLOSED, closed.into()));
         }
+        let refused = || downcast::<Refusal>(error).map(|refusal| refusal.reason().cause());
+        if let Some(cause) = refused().or_else(|| downcast::<TimedOut>(error).map(TimedOut::cause)) {
+            return Some(ranked(cause.into()));
+        }
         by(&self.causes).or_else(|| by(&self.statuses)).map(ranked).or_else(|| Some((LAST, by(&self.last)?)))
     }
 }
@@ -139,11 +149,12 @@ impl fmt::Debug for Classifier {
     }
 }
 
-/// The error, if it is an `E`, also in a box or an `Arc` of its own.
+/// The error, if it is an `E`, also behind a reference, in a box or in an `Arc` of its own.
 fn downcast<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let borrowed = || error.downcast_ref::<&'static E>().copied();
     let boxed = || error.downcast_ref::<Box<E>>().map(|error| &**error);
     let shared = || error.downcast_ref::<PlainArc<E>>().map(|error| &**error);
-    error.downcast_ref::<E>().or_else(boxed).or_else(shared)
+    error.downcast_ref::<E>().or_else(borrowed).or_else(boxed).or_else(shared)
 }
 
 /// The error and all that it comes from.
@@ -157,10 +168,10 @@ fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
     if let Some(wrapped) = downcast::<IoError>(error).and_then(IoError::get_ref) {
         return Some(wrapped);
     }
-    if let Some(wrapped) = error.downcast_ref::<PlainArc<dyn Error + Send + Sync>>() {
+    if let Some(wrapped) = downcast::<PlainArc<dyn Error + Send + Sync>>(error) {
         return Some(&**wrapped);
     }
-    if let Some(wrapped) = error.downcast_ref::<PlainArc<dyn Error>>() {
+    if let Some(wrapped) = downcast::<PlainArc<dyn Error>>(error) {
         return Some(&**wrapped);
     }
     error.source()

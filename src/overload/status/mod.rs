@@ -80,7 +80,8 @@ pub struct Wire {
     pub http: u16,
     /// The name of the last message of an event stream (SSE). It is not `error`: a browser raises that for a broken connection.
     pub sse_event: &'static str,
-    /// The WebSocket close code (RFC 6455 and IANA's registry).
+    /// The WebSocket close code: below 3000 RFC 6455's, or (1013) as IANA's registry has it; above it the registry's 3000 Unauthorized,
+    /// 3003 Forbidden and 3008 Timeout (<https://www.iana.org/assignments/websocket/websocket.xhtml#close-code-number>).
     pub websocket: u16,
     /// Whether a client is to come back.
     pub retry: Retry,

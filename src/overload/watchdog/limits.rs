@@ -55,11 +55,11 @@ impl WatchdogLimits {
         if let Some((name, limit)) = named.into_iter().find(|(_, limit)| !limit.is_zero() && *limit < period) {
             return Err(WatchdogError::BelowPeriod { name, limit, period });
         }
-        if !stall.is_zero() && !item.is_zero() && stall <= item {
-            return Err(WatchdogError::StallWithinItem { stall, item });
-        }
-        if !stall.is_zero() && !absolute.is_zero() && absolute <= stall {
-            return Err(WatchdogError::AbsoluteWithinStall { absolute, stall });
+        let ordered = [(named[0], named[2]), (named[1], named[0]), (named[1], named[2])];
+        for ((name, limit), (within, inner)) in ordered {
+            if !limit.is_zero() && !inner.is_zero() && limit <= inner {
+                return Err(WatchdogError::NotLonger { name, limit, within, inner });
+            }
         }
         Ok(())
     }
@@ -74,13 +74,6 @@ impl WatchdogLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchdogError {
-    /// A task would be ended for its age before it could ever be called stalled.
-    AbsoluteWithinStall {
-        /// `absolute`.
-        absolute: Duration,
-        /// `stall`.
-        stall: Duration,
-    },
     /// A limit is shorter than the time between two checks.
     BelowPeriod {
         /// Which of [`WatchdogLimits`](super::WatchdogLimits).
@@ -90,12 +83,16 @@ pub enum WatchdogError {
         /// `period`.
         period: Duration,
     },
-    /// A task would be called stalled while one item may still take its time.
-    StallWithinItem {
-        /// `stall`.
-        stall: Duration,
-        /// `item`.
-        item: Duration,
+    /// A limit is not longer than one that it encloses, which could never be exceeded: `stall` than `item`, `absolute` than either.
+    NotLonger {
+        /// Which of [`WatchdogLimits`](super::WatchdogLimits).
+        name: &'static str,
+        /// Its value.
+        limit: Duration,
+        /// Which it must be longer than.
+        within: &'static str,
+        /// The value of that.
+        inner: Duration,
     },
     /// The period is zero.
     ZeroPeriod,
@@ -104,14 +101,11 @@ pub enum WatchdogError {
 impl fmt::Display for WatchdogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AbsoluteWithinStall { absolute, stall } => {
-                write!(f, "watchdog: absolute ({absolute:?}) must be longer than stall ({stall:?}), or 0 (off)")
-            }
             Self::BelowPeriod { name, limit, period } => {
                 write!(f, "watchdog: {name} ({limit:?}) is shorter than the period between checks ({period:?})")
             }
-            Self::StallWithinItem { stall, item } => {
-                write!(f, "watchdog: stall ({stall:?}) must be longer than item ({item:?}): one item may take as long")
+            Self::NotLonger { name, limit, within, inner } => {
+                write!(f, "watchdog: {name} ({limit:?}) must be longer than {within} ({inner:?}), or one of them 0 (off)")
             }
             Self::ZeroPeriod => write!(f, "watchdog: period is 0"),
         }
@@ -139,7 +133,8 @@ mod tests {
         let default = WatchdogLimits::default();
         for (stall, is_fine) in [(180, false), (179, false), (181, true), (0, true)] {
             let limits = WatchdogLimits { stall: stall * SECOND, ..default };
-            let error = Err(WatchdogError::StallWithinItem { stall: stall * SECOND, item: default.item });
+            let (limit, inner) = (stall * SECOND, default.item);
+            let error = Err(WatchdogError::NotLonger { name: "stall", limit, within: "item", inner });
             assert_eq!(limits.check(), if is_fine { Ok(()) } else { error }, "{stall}");
         }
         assert_eq!(WatchdogLimits { stall: 60 * SECOND, item: Duration::ZERO, ..default }.check(), Ok(()));
@@ -151,7 +146,14 @@ mod tests {
         let table = [
             (WatchdogLimits { period: Duration::ZERO, ..default }, "period is 0"),
             (WatchdogLimits { item: SECOND, ..default }, "item (1s) is shorter than the period between checks (30s)"),
-            (WatchdogLimits { absolute: default.stall, ..default }, "absolute (600s) must be longer than stall (600s)"),
+            (
+                WatchdogLimits { absolute: default.stall, ..default },
+                "absolute (600s) must be longer than stall (600s), or one of them 0",
+            ),
+            (
+                WatchdogLimits { stall: Duration::ZERO, absolute: default.item, ..default },
+                "absolute (180s) must be longer than item (180s)",
+            ),
             (WatchdogLimits { stall: 2 * SECOND, ..default }, "stall (2s) is shorter than the period"),
         ];
         for (limits, text) in table {

@@ -8,7 +8,8 @@
 //! * **W1** Only [`Progress`] counts, and only what is above all that its source had counted before. Heartbeats have no handle.
 //! * **W2** Progress is seen by a check, and dated then: a task lives at most `stall` and a period beyond its last progress.
 //! * **W3** A check waits for no worker, and no worker drives it: workers touch counters, and the lock is held to read them.
-//! * **W4** After a gap between checks (a stopped process, a paused machine) no task is told to end before it had time for an item.
+//! * **W4** After a gap between checks (a stopped process, a paused machine) no task is told to end before it had time for an item; if a
+//!   further gap interrupts that time, it begins anew, up to the third. Checks that are always late end who is stalled all the same.
 //! * **W5** Limits are exceeded, not reached: with a stall of ten minutes a task that got on ten minutes ago lives.
 //!
 //! `step.rs`: the rules, pure. `progress.rs`: what workers touch. `limits.rs`, `verdict.rs`, `retry.rs`: what users hold.

@@ -96,12 +96,17 @@ impl TaskState {
     }
 }
 
+/// So many gaps, one after another, are each a reason to leave tasks alone.
+const GAPS: u32 = 3;
+
 /// Whether tasks are left alone for the sake of a gap between checks: the process was stopped, or the machine, or the check did not run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gaps {
     last_check: Option<Instant>,
-    /// The first check after a gap.
+    /// The first check after the last gap that counted.
     resumed: Option<Instant>,
+    /// Gaps since tasks were last judged.
+    gaps: u32,
 }
 
 impl Gaps {
@@ -110,23 +115,20 @@ impl Gaps {
         self.last_check.get_or_insert(now);
     }
 
-    /// Takes the time of a check; whether tasks are left alone in it. After one gap that is so for `grace`; the next check behind that
-    /// judges, even if it is late itself: checks that are always late must end who is stalled, too.
+    /// Takes the time of a check; whether tasks are left alone in it. That is so for `grace` after a gap, and anew after a further one
+    /// within that; but not after more than a few: checks that are always late must end who is stalled, too.
     pub(super) fn is_grace(&mut self, now: Instant, limits: &WatchdogLimits) -> bool {
         let last = self.last_check.unwrap_or(now);
         self.last_check = Some(last.max(now));
         let is_late = now.saturating_duration_since(last) > limits.period.saturating_mul(2);
-        match self.resumed {
-            Some(resumed) if now.saturating_duration_since(resumed) >= limits.grace() => {
-                self.resumed = None;
-                false
-            }
-            Some(_) => true,
-            None if is_late => {
-                self.resumed = Some(now);
-                true
-            }
-            None => false,
+        if is_late && self.gaps < GAPS {
+            self.gaps += 1;
+            self.resumed = Some(now);
         }
+        let is_grace = self.resumed.is_some_and(|resumed| now.saturating_duration_since(resumed) < limits.grace());
+        if !is_grace {
+            (self.resumed, self.gaps) = (None, 0);
+        }
+        is_grace
     }
 }

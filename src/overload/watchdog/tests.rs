@@ -332,6 +332,35 @@ fn pause_longer_than_the_backstop_ends_nobody_at_once() {
 }
 
 #[test]
+fn second_pause_while_tasks_are_left_alone_ends_nobody_at_once() {
+    let mut fixture = Fixture::new();
+    fixture.progress_at("5:00");
+    fixture.check_at(clock("65:00"));
+    fixture.assert_alive_at("66:00");
+    // A minute of the three that one item has, and the machine stands still once more.
+    fixture.check_at(clock("125:00"));
+    fixture.assert_alive_at("127:59").assert_ended_at("128:00", STALLED);
+    // Pauses with nothing between them: a machine that wakes for a moment each hour.
+    let mut fixture = Fixture::new();
+    for hour in 1..=3 {
+        fixture.check_at(clock(&format!("{}:00", hour * 60)));
+    }
+    fixture.blocks.advance(1);
+    fixture.assert_alive_at("182:59").assert_alive_at("190:01").assert_ended_at("190:02", STALLED);
+}
+
+#[test]
+fn checks_that_are_late_now_and_then_end_who_is_stalled_all_the_same() {
+    let mut fixture = Fixture::new();
+    let mut seconds = 0;
+    while fixture.verdicts.is_empty() {
+        seconds += if seconds % 100 == 0 { 70 } else { 30 };
+        fixture.check_at(seconds);
+        assert!(seconds < 1_200, "never");
+    }
+}
+
+#[test]
 fn first_check_that_comes_late_is_one_after_a_pause() {
     let mut fixture = Fixture::new();
     fixture.check_at(clock("60:00"));

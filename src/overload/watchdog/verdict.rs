@@ -3,8 +3,10 @@
 use std::{error::Error, fmt, time::Duration};
 
 use super::TaskId;
+use crate::overload::status::EndCause;
 
-/// A task is to end: its time is up. Both kinds map to `DEADLINE_EXCEEDED`.
+/// A task is to end: its time is up. Whichever that is, a [`Classifier`](crate::overload::status::Classifier) makes `DEADLINE_EXCEEDED`
+/// of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verdict {
@@ -57,6 +59,18 @@ pub enum TimedOut {
         /// How long that is.
         limit: Duration,
     },
+}
+
+impl TimedOut {
+    /// For which cause the task's stream is to be cancelled.
+    #[must_use]
+    pub fn cause(&self) -> EndCause {
+        match self {
+            Self::ActiveTooLong { .. } => EndCause::ActiveTooLong,
+            Self::ItemTooLong { .. } => EndCause::DeadlineExceeded,
+            Self::Stalled { .. } => EndCause::Stalled,
+        }
+    }
 }
 
 impl fmt::Display for TimedOut {
