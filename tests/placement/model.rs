@@ -345,7 +345,28 @@ fn life_that_ended_is_not_heard_any_more() {
     assert_eq!(report(&mut world, 2, 1, 300).folded, 1);
     assert_eq!(report(&mut world, 1, 500, 900).outlived, 1, "a zombie");
     assert_eq!(report(&mut world, 2, 2, 300).folded, 1);
+    // Nor is one from several lives ago, which would outlive the real one.
+    for run in 3..20 {
+        assert_eq!(report(&mut world, run, 1, 300).folded, 1);
+        assert_eq!(report(&mut world, 1, 501, 900).outlived, 1, "in life {run}");
+        assert_eq!(report(&mut world, run, 2, 300).folded, 1);
+    }
     assert_eq!(world.weight("a"), "0.300000");
+}
+
+#[test]
+fn numbers_that_leap_are_counted_and_stand_for_ten_windows_at_most() {
+    let (mut leapt, mut ten) = (World::new(2), World::new(2));
+    for world in [&mut leapt, &mut ten] {
+        world.minutes(30, &[(0, &[("a", 600)]), (1, &[("b", 600)])]);
+    }
+    leapt.reporter.minute += 1;
+    let mut reports = [leapt.reporter.report(0, &[("a", 0)]), leapt.reporter.report(1, &[("b", 0)])];
+    reports.iter_mut().for_each(|report| report.number = u64::MAX);
+    let outcome = leapt.fold(&reports);
+    assert_eq!((outcome.folded, outcome.missed), (2, u64::MAX));
+    ten.minutes(10, &[(0, &[]), (1, &[])]);
+    assert_eq!(leapt.weight("a"), ten.weight("a"));
 }
 
 #[test]

@@ -140,8 +140,7 @@ fn plan_is_that_of_trying_every_owner_on_every_process() {
         });
         let plan = planner.plan(&fleet);
         let wanted = by_trying_everything(&fleet, planner.settings(), 1_000);
-        let found: Vec<_> =
-            plan.moves.iter().map(|it| (it.owner.to_string(), it.from.0 as usize, it.to.0 as usize)).collect();
+        let found: Vec<_> = plan.moves.iter().map(|it| (it.owner.to_string(), it.from.0 as usize, it.to.0 as usize)).collect();
         assert_eq!(found, wanted[..found.len()], "seed {seed}");
         assert_eq!(found.len(), wanted.len().min(planner.settings().moves_per_run), "seed {seed}");
         assert_eq!(plan.moves_wanted, wanted.len(), "seed {seed}");

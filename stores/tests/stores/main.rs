@@ -5,6 +5,7 @@
 mod clients;
 mod clocks;
 mod contract;
+mod half_open;
 mod outage;
 mod planners;
 mod servers;
