@@ -88,9 +88,9 @@ impl RedisReports {
         let manager = match &*held {
             Some(manager) => manager.clone(),
             None => {
-                // The call's own limit is the one that counts; within it, one more try is worth its while.
+                // The call's own limit is the one that counts, and the next call is the next try.
                 let config = ConnectionManagerConfig::new()
-                    .set_number_of_retries(1)
+                    .set_number_of_retries(0)
                     .set_connection_timeout(Some(self.deadline.limit))
                     .set_response_timeout(Some(self.deadline.limit));
                 held.insert(ConnectionManager::new_lazy_with_config(self.client.clone(), config)?).clone()

@@ -4,8 +4,8 @@
 
 mod clients;
 mod clocks;
+mod connections;
 mod contract;
-mod half_open;
 mod outage;
 mod planners;
 mod servers;

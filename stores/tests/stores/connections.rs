@@ -1,6 +1,15 @@
-//! Connections that are there and say nothing any more, while their server is well: nobody waits for the kernel to notice.
+//! Connections that are there and say nothing any more, while their server is well: nobody waits for the kernel to notice. And what is left
+//! behind, or tried without end, by whoever connects again: nothing.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    io::Write,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use keywake::placement::{ReportStore, TableStore, Version};
 use keywake_stores::{NatsStore, PostgresTable, RedisReports};
@@ -10,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    clients::{changes, fleet, postgres_address, postgres_client, put, report, until},
+    clients::{changes, fleet, nats_at, postgres_address, postgres_client, put, report, until},
     servers::{Kind, Server},
 };
 
@@ -116,4 +125,73 @@ async fn postgres_calls_that_wait_for_a_lock_leave_nothing_behind_on_the_server(
     }
     // And none of them came through behind the caller's back.
     assert_eq!(store.read(&fleet("fleet")).await.unwrap().version(), first);
+}
+
+/// Lets everybody in, says `hello`, and ends the connection; how often somebody came.
+fn turnstile(hello: &'static str) -> (SocketAddr, Arc<AtomicU32>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, came) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
+    let count = Arc::clone(&came);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            // Relaxed: a count.
+            count.fetch_add(1, Ordering::Relaxed);
+            drop(client.and_then(|mut client| client.write_all(hello.as_bytes())));
+        }
+    });
+    (address, came)
+}
+
+#[tokio::test]
+async fn call_that_is_turned_away_tries_once_or_twice_and_not_without_end() {
+    let ((postgres, to_postgres), (redis, to_redis)) = (turnstile(""), turnstile(""));
+    let table = PostgresTable::new(&postgres_address(postgres)).unwrap();
+    let reports = RedisReports::new(&format!("redis://{redis}/")).unwrap();
+    for _ in 0..10 {
+        assert!(table.read(&fleet("fleet")).await.is_err());
+        assert!(reports.read_all(&fleet("fleet")).await.is_err());
+    }
+    // Relaxed: counts.
+    let came = [to_postgres, to_redis].map(|came| came.load(Ordering::Relaxed));
+    assert!(came[0] == 10 && (10..=20).contains(&came[1]), "{came:?}");
+}
+
+#[tokio::test]
+async fn nats_client_that_is_turned_away_pauses_longer_and_longer() {
+    // So much of a handshake that the client takes it for a connection.
+    let hello = "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"max_payload\":1048576,\"headers\":true}\r\nPONG\r\n";
+    for hello in ["", hello] {
+        let (address, came) = turnstile(hello);
+        let store = NatsStore::connect(address.to_string()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        // Relaxed: a count.
+        let came = came.load(Ordering::Relaxed);
+        assert!((2..=21).contains(&came), "{came} in 2 s");
+        assert!(store.read(&fleet("fleet")).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn nats_reads_leave_no_consumer_on_the_server_and_an_empty_bucket_is_read_after_a_restart() {
+    let Some(mut server) = Server::start(Kind::Nats) else { return };
+    let store = nats_at(&server).await;
+    store.put(&report(&fleet("fleet"), 0, 1, 1)).await.unwrap();
+    for _ in 0..2 {
+        for _ in 0..20 {
+            until("it is read", async || {
+                let reports = store.read_all(&fleet("fleet")).await.is_ok_and(|found| found.reports.len() == 1);
+                reports && store.read(&fleet("fleet")).await.is_ok_and(|table| table.version() == Version::NONE)
+            })
+            .await;
+        }
+        let context = async_nats::jetstream::new(async_nats::connect(server.address().to_string()).await.unwrap());
+        for stream in ["KV_keywake-tables", "KV_keywake-reports"] {
+            let stream = context.get_stream(stream).await.unwrap();
+            assert_eq!(stream.cached_info().state.consumer_count, 0);
+        }
+        server.kill();
+        server.restart();
+    }
+    until("it is written", async || store.apply(&changes(&fleet("fleet"), Version::NONE, vec![put("42", 1)])).await.is_ok())
+        .await;
 }
