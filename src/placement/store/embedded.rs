@@ -113,22 +113,22 @@ impl EmbeddedStore {
 }
 
 impl TableStore for EmbeddedStore {
-    fn read(&self, fleet: &Fleet) -> impl Future<Output = Result<Table, StoreError>> + Send {
-        async move { self.read_now(fleet) }
+    async fn read(&self, fleet: &Fleet) -> Result<Table, StoreError> {
+        self.read_now(fleet)
     }
 
-    fn apply(&self, changes: &Changes) -> impl Future<Output = Result<Version, ApplyError>> + Send {
-        async move { self.apply_now(changes) }
+    async fn apply(&self, changes: &Changes) -> Result<Version, ApplyError> {
+        self.apply_now(changes)
     }
 }
 
 impl ReportStore for EmbeddedStore {
-    fn put(&self, report: &Report) -> impl Future<Output = Result<(), StoreError>> + Send {
-        async move { self.put_now(report) }
+    async fn put(&self, report: &Report) -> Result<(), StoreError> {
+        self.put_now(report)
     }
 
-    fn read_all(&self, fleet: &Fleet) -> impl Future<Output = Result<Reports, StoreError>> + Send {
-        async move { self.read_all_now(fleet) }
+    async fn read_all(&self, fleet: &Fleet) -> Result<Reports, StoreError> {
+        self.read_all_now(fleet)
     }
 }
 

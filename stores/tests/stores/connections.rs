@@ -27,6 +27,8 @@ use crate::{
 struct Between {
     address: SocketAddr,
     silenced: watch::Sender<u32>,
+    /// Those of the silenced that their client has closed.
+    closed: Arc<AtomicU32>,
 }
 
 impl Between {
@@ -34,9 +36,11 @@ impl Between {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (silenced, times) = watch::channel(0);
         let address = listener.local_addr().unwrap();
+        let closed = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&closed);
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
-                let mut times = times.clone();
+                let (mut times, count) = (times.clone(), Arc::clone(&count));
                 times.mark_unchanged();
                 tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(server).await else { return };
@@ -45,13 +49,15 @@ impl Between {
                         changed = times.changed() => changed.is_err(),
                     };
                     if !copied {
-                        // Both stay open.
-                        std::future::pending::<()>().await;
+                        // Both stay open until the client ends it.
+                        drop(tokio::io::copy(&mut client, &mut tokio::io::sink()).await);
+                        // Relaxed: a count.
+                        count.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
         });
-        Self { address, silenced }
+        Self { address, silenced, closed }
     }
 
     /// Of the connections that are there now, none says anything any more.
@@ -70,6 +76,8 @@ async fn silence_is_left_behind(between: &Between, mut works: impl AsyncFnMut() 
         assert!(!works().await, "nothing was silenced");
     }
     until("it works again", works).await;
+    // Relaxed: a count.
+    until("the old ones are closed", async || between.closed.load(Ordering::Relaxed) == 2).await;
 }
 
 #[tokio::test]
