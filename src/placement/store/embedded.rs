@@ -25,7 +25,7 @@ const NAME: &str = "embedded";
 /// How long a writer waits for another one, which holds the lock for as long as it takes to write one file.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
-/// Tables and reports as files of one directory; their text is that of [`Table::to_text`] and [`Report::to_text`].
+/// Tables and reports as files of one directory, which replace what stands in their place, also a link; their text is that of [`Table::to_text`] and [`Report::to_text`].
 ///
 /// Its calls block: a read for as long as the file takes to read, a change for as long as it takes to be synced, at most a second longer if
 /// another writer is at it. Run them where blocking is allowed. Linux only: elsewhere changes are refused, for want of a lock.

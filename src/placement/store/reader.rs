@@ -21,7 +21,7 @@ pub enum ReadOutcome {
     /// The store failed; the last good table stays. (Without one, it is the empty one: owners are placed by the hash.)
     Failed(StoreError),
     /// It is emptier or older than it can be: a table that had rows has none, or its version went back. The last good table stays, until the
-    /// next read in a row says the same.
+    /// next read in a row says the same: this version, this number of rows.
     Suspect,
     /// It was taken.
     Taken,
