@@ -95,13 +95,13 @@ pub async fn table(store: &impl TableStore, fleet: &Fleet) -> Result<(), Broken>
     ensure(none.fleet() == fleet, "T1", || format!("asked for {fleet}, and was given {}", none.fleet()))?;
 
     let first =
-        apply(store, fleet, Version::NONE, vec![put("a", 3, false)?, put("b c", 4, true)?, put("ä:/*.>", 7, false)?]).await?;
+        apply(store, fleet, Version::NONE, vec![put("a", 3, false)?, put("b c", 4, true)?, put("ä';--:/*.>", 7, false)?]).await?;
     ensure(first > Version::NONE, "T3", || "the first change left the version at none".to_owned())?;
     let table = unfailing(store.read(fleet).await)?;
     ensure(table.version() == first, "T3", || format!("applied as {first}, and read as {}", table.version()))?;
     let found = rows(&table);
     let plain: Vec<_> = found.iter().map(|(owner, row)| (owner.as_str(), row.index.0, row.pinned)).collect();
-    ensure(plain == [("a", 3, false), ("b c", 4, true), ("ä:/*.>", 7, false)], "T2", || {
+    ensure(plain == [("a", 3, false), ("b c", 4, true), ("ä';--:/*.>", 7, false)], "T2", || {
         format!("put three, and read {plain:?}")
     })?;
     for (name, row) in &found {
@@ -119,7 +119,7 @@ async fn stays_and_goes(
     before: &BTreeMap<String, Row>,
     base: Version,
 ) -> Result<(), Broken> {
-    let changes = vec![put("a", 3, true)?, put("b c", 5, false)?, Change::Remove { owner: owner("ä:/*.>")? }];
+    let changes = vec![put("a", 3, true)?, put("b c", 5, false)?, Change::Remove { owner: owner("ä';--:/*.>")? }];
     let second = apply(store, fleet, base, changes.clone()).await?;
     ensure(second > base, "T3", || format!("a change on {base} made {second}"))?;
     let table = unfailing(store.read(fleet).await)?;

@@ -14,12 +14,13 @@ use std::{
 use keywake::placement::{ReportStore, TableStore, Version};
 use keywake_stores::{NatsStore, PostgresTable, RedisReports};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
 
 use crate::{
-    clients::{changes, fleet, nats_at, postgres_address, postgres_client, put, report, until},
+    clients::{changes, fleet, nats_at, owner, postgres_address, postgres_client, put, report, until},
     servers::{Kind, Server},
 };
 
@@ -133,6 +134,90 @@ async fn postgres_calls_that_wait_for_a_lock_leave_nothing_behind_on_the_server(
     }
     // And none of them came through behind the caller's back.
     assert_eq!(store.read(&fleet("fleet")).await.unwrap().version(), first);
+}
+
+/// A way to the server that breaks when the server has said something for the `words`th time, on each connection anew.
+async fn breaking(server: SocketAddr, words: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let Ok(server) = TcpStream::connect(server).await else { return };
+                let ((mut asks, mut hears), (mut says, mut asked)) = (client.into_split(), server.into_split());
+                let asking = tokio::io::copy(&mut asks, &mut asked);
+                let answering = async {
+                    let mut said = vec![0; 1 << 16];
+                    for _ in 0..words {
+                        let length = says.read(&mut said).await.unwrap_or_default();
+                        if length == 0 || hears.write_all(&said[..length]).await.is_err() {
+                            return;
+                        }
+                    }
+                };
+                tokio::select! { _ = asking => (), () = answering => () }
+            });
+        }
+    });
+    address
+}
+
+/// Wherever in a change the connection breaks, all of it was made or nothing, and who was told that it was made was told the truth.
+async fn broken_anywhere_it_is_whole<S: TableStore>(
+    server: SocketAddr,
+    direct: &impl TableStore,
+    through: impl AsyncFn(SocketAddr) -> S,
+) {
+    let fleet = fleet("broken");
+    let mut was_whole = 0;
+    for words in 0..60 {
+        let store = through(breaking(server, words).await).await;
+        let base = direct.read(&fleet).await.unwrap().version();
+        let both = changes(&fleet, base, vec![put("left", 100 + words as u32), put("right", 100 + words as u32)]);
+        let mut applied = None;
+        for _ in 0..3 {
+            applied = store.apply(&both).await.ok();
+            if applied.is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        drop(store);
+        // What is under way ends, one way or the other, before the next change: they are based on each other's versions.
+        let table = direct.read(&fleet).await.unwrap();
+        let at = |name| table.row(&owner(name)).map(|row| row.index.0);
+        assert_eq!(at("left"), at("right"), "broken at {words}");
+        if let Some(version) = applied {
+            assert_eq!((table.version(), at("left")), (version, Some(100 + words as u32)));
+            was_whole += 1;
+        }
+        // So late that it breaks no more.
+        if was_whole == 3 {
+            return;
+        }
+    }
+    panic!("it always breaks");
+}
+
+#[tokio::test]
+async fn postgres_change_whose_connection_breaks_anywhere_is_made_whole_or_not_at_all() {
+    let Some(server) = Server::start(Kind::Postgres) else { return };
+    let direct = PostgresTable::new(&postgres_address(server.address())).unwrap();
+    direct.migrate().await.unwrap();
+    let through = async |address| PostgresTable::new(&postgres_address(address)).unwrap().limit(LIMIT);
+    broken_anywhere_it_is_whole(server.address(), &direct, through).await;
+}
+
+#[tokio::test]
+async fn nats_change_whose_connection_breaks_anywhere_is_made_whole_or_not_at_all() {
+    let Some(server) = Server::start(Kind::Nats) else { return };
+    let direct = nats_at(&server).await;
+    let through = async |address: SocketAddr| {
+        let store = NatsStore::connect(address.to_string()).await.unwrap().limit(LIMIT);
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        store
+    };
+    Box::pin(broken_anywhere_it_is_whole(server.address(), &direct, through)).await;
 }
 
 /// Lets everybody in, says `hello`, and ends the connection; how often somebody came.
