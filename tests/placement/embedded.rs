@@ -68,13 +68,17 @@ fn file_that_was_cut_short_is_an_error_that_names_file_and_line() {
 
 /// Puts so many owners on process 1.
 fn put(store: &EmbeddedStore, base: Version, owners: usize) -> Result<Version, ApplyError> {
-    let put = |name: usize| Change::Put { owner: Owner::new(&name.to_string()).unwrap(), index: Index(1), pinned: false };
+    let put = |name: usize| Change::Put { owner: Owner::new(&name.to_string()).expect("a name"), index: Index(1), pinned: false };
     now(store.apply(&Changes { fleet: fleet("one"), base, changes: (0..owners).map(put).collect() }))
 }
 
 fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }

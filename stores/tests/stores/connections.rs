@@ -40,22 +40,8 @@ impl Between {
         let closed = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&closed);
         tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let (mut times, count) = (times.clone(), Arc::clone(&count));
-                times.mark_unchanged();
-                tokio::spawn(async move {
-                    let Ok(mut server) = TcpStream::connect(server).await else { return };
-                    let copied = tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => true,
-                        changed = times.changed() => changed.is_err(),
-                    };
-                    if !copied {
-                        // Both stay open until the client ends it.
-                        drop(tokio::io::copy(&mut client, &mut tokio::io::sink()).await);
-                        // Relaxed: a count.
-                        count.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(pass_until_silenced(client, server, times.clone(), Arc::clone(&count)));
             }
         });
         Self { address, silenced, closed }
@@ -64,6 +50,21 @@ impl Between {
     /// Of the connections that are there now, none says anything any more.
     fn silence(&self) {
         self.silenced.send_modify(|times| *times += 1);
+    }
+}
+
+async fn pass_until_silenced(mut client: TcpStream, server: SocketAddr, mut times: watch::Receiver<u32>, closed: Arc<AtomicU32>) {
+    times.mark_unchanged();
+    let Ok(mut server) = TcpStream::connect(server).await else { return };
+    let ended = tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => true,
+        changed = times.changed() => changed.is_err(),
+    };
+    if !ended {
+        // Both stay open until the client ends it.
+        drop(tokio::io::copy(&mut client, &mut tokio::io::sink()).await);
+        // Relaxed: a count.
+        closed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -137,29 +138,30 @@ async fn postgres_calls_that_wait_for_a_lock_leave_nothing_behind_on_the_server(
 }
 
 /// A way to the server that breaks when the server has said something for the `words`th time, on each connection anew.
-async fn breaking(server: SocketAddr, words: usize) -> SocketAddr {
+async fn breaking(server: SocketAddr, words: u32) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let Ok(server) = TcpStream::connect(server).await else { return };
-                let ((mut asks, mut hears), (mut says, mut asked)) = (client.into_split(), server.into_split());
-                let asking = tokio::io::copy(&mut asks, &mut asked);
-                let answering = async {
-                    let mut said = vec![0; 1 << 16];
-                    for _ in 0..words {
-                        let length = says.read(&mut said).await.unwrap_or_default();
-                        if length == 0 || hears.write_all(&said[..length]).await.is_err() {
-                            return;
-                        }
-                    }
-                };
-                tokio::select! { _ = asking => (), () = answering => () }
-            });
+            tokio::spawn(pass_words(client, server, words));
         }
     });
     address
+}
+
+async fn pass_words(client: TcpStream, server: SocketAddr, words: u32) {
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    let ((mut asks, mut hears), (mut says, mut asked)) = (client.into_split(), server.into_split());
+    let answering = async {
+        let mut said = vec![0; 1 << 16];
+        for _ in 0..words {
+            let length = says.read(&mut said).await.unwrap_or_default();
+            if length == 0 || hears.write_all(&said[..length]).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! { _ = tokio::io::copy(&mut asks, &mut asked) => (), () = answering => () }
 }
 
 /// Wherever in a change the connection breaks, all of it was made or nothing, and who was told that it was made was told the truth.
@@ -173,7 +175,7 @@ async fn broken_anywhere_it_is_whole<S: TableStore>(
     for words in 0..60 {
         let store = through(breaking(server, words).await).await;
         let base = direct.read(&fleet).await.unwrap().version();
-        let both = changes(&fleet, base, vec![put("left", 100 + words as u32), put("right", 100 + words as u32)]);
+        let both = changes(&fleet, base, vec![put("left", 100 + words), put("right", 100 + words)]);
         let mut applied = None;
         for _ in 0..3 {
             applied = store.apply(&both).await.ok();
@@ -188,7 +190,7 @@ async fn broken_anywhere_it_is_whole<S: TableStore>(
         let at = |name| table.row(&owner(name)).map(|row| row.index.0);
         assert_eq!(at("left"), at("right"), "broken at {words}");
         if let Some(version) = applied {
-            assert_eq!((table.version(), at("left")), (version, Some(100 + words as u32)));
+            assert_eq!((table.version(), at("left")), (version, Some(100 + words)));
             was_whole += 1;
         }
         // So late that it breaks no more.
