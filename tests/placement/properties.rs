@@ -106,12 +106,10 @@ fn by_trying_everything(fleet: &FleetView, settings: &Settings, most: usize) -> 
                 if !free || moved.iter().any(|(owner, ..)| *owner == it.owner.as_str()) {
                     continue;
                 }
-                for to in (0..loads.len()).filter(|&to| to != from && reports(to) && loads[to] < settings.high) {
-                    let worst = loads[from].saturating_sub(it.weight).max(loads[to] + it.weight);
-                    if worst + settings.min_gain <= loads[from] {
-                        legal.push((worst, loads[to], it.weight, it.owner.as_str(), to));
-                    }
-                }
+                let open = (0..loads.len()).filter(|&to| to != from && reports(to) && loads[to] < settings.high);
+                let worst = |to: usize| loads[from].saturating_sub(it.weight).max(loads[to] + it.weight);
+                let fits = open.filter(|&to| worst(to) + settings.min_gain <= loads[from]);
+                legal.extend(fits.map(|to| (worst(to), loads[to], it.weight, it.owner.as_str(), to)));
             }
             legal.into_iter().min().map(|(_, _, weight, owner, to)| (weight, owner.to_owned(), from, to))
         });
