@@ -57,7 +57,10 @@ impl Ewma {
         for _ in 0..minutes {
             self.step(value, 1, WINDOWS.into());
         }
-        self.step(value, nanos % WINDOW.as_nanos(), WINDOW.as_nanos() * u128::from(WINDOWS));
+        let rest = nanos % WINDOW.as_nanos();
+        if rest > 0 {
+            self.step(value, rest, WINDOW.as_nanos() * u128::from(WINDOWS));
+        }
     }
 
     /// `mean += (value - mean) * part / whole`, to the nearest.

@@ -5,7 +5,7 @@
 //! more, and the next run would drain it too far.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -15,13 +15,17 @@ use super::{
     name::{Fleet, Index, Owner},
     planner::{FleetView, Held, OwnerView, ProcessState, ProcessView, Settings},
     report::{LOAD_MODEL, Pressure, Report},
-    table::{ResolvedBy, Table},
+    table::Table,
 };
 
 /// An owner that is absent and weighs less is forgotten: a millionth of a core.
 const FORGOTTEN: Cores = Cores::from_nanos(1_000);
 /// A report stands for at most so many windows, those included that were missed before it.
 const MOST_WINDOWS: u64 = 10;
+
+/// So many ended lives of a process are remembered. One that is forgotten, and speaks, would be taken for the next life, and the real one be
+/// outlived by it.
+const MOST_LIVES: usize = 32;
 
 /// What came of folding the reports of one read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,8 +48,8 @@ pub struct Folded {
 #[derive(Clone, Debug)]
 struct Process {
     run: u64,
-    /// The life before: what still speaks for it is outlived.
-    former: Option<u64>,
+    /// The lives before, the latest last: what still speaks for one is outlived.
+    former: VecDeque<u64>,
     number: u64,
     /// When its reports were last seen to advance. `None`: never; what is there may be of yesterday.
     advanced: Option<Instant>,
@@ -140,7 +144,7 @@ impl LoadModel {
             outcome.known += 1;
             return None;
         };
-        if process.former == Some(report.run) {
+        if process.former.contains(&report.run) {
             outcome.outlived += 1;
             return None;
         }
@@ -157,7 +161,7 @@ impl LoadModel {
         }
         process.windows = process.windows.saturating_add(1);
         outcome.folded += 1;
-        outcome.missed += step - 1;
+        outcome.missed = outcome.missed.saturating_add(step - 1);
         let step = u32::try_from(step.min(MOST_WINDOWS)).unwrap_or(1);
         Some(report.window.saturating_mul(step))
     }
@@ -209,8 +213,7 @@ impl LoadModel {
         view.processes = (0..processes).map(|index| self.process_view(Index(index), now, settings)).collect();
         view.held = self.held(processes, now, settings);
         for (owner, weight) in &self.owners {
-            let Ok(resolved) = table.resolve(owner, processes) else { continue };
-            let row = table.row(owner).filter(|_| resolved.by == ResolvedBy::Row);
+            let Ok((resolved, row)) = table.place(owner, processes) else { continue };
             view.owners_without_row += usize::from(row.is_none());
             let Some(process) = view.processes.get_mut(resolved.index.at()) else { continue };
             process.owners.push(OwnerView {
@@ -261,7 +264,7 @@ impl Process {
     fn first(report: &Report) -> Self {
         Self {
             run: report.run,
-            former: None,
+            former: VecDeque::new(),
             number: report.number,
             advanced: None,
             windows: 0,
@@ -277,7 +280,10 @@ impl Process {
 
     fn take(&mut self, report: &Report, now: Instant) {
         if self.run != report.run {
-            self.former = Some(self.run);
+            self.former.push_back(self.run);
+            if self.former.len() > MOST_LIVES {
+                self.former.pop_front();
+            }
             self.windows = 0;
         }
         (self.run, self.number, self.advanced) = (report.run, report.number, Some(now));

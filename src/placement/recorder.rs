@@ -18,8 +18,8 @@ use crate::meter::Split;
 
 /// The busy time of one owner in one window is at most this, in nanoseconds: some days. Keeps products within 128 bits.
 const MOST_BUSY: u64 = 1 << 50;
-/// What a process may use is at most this, in nano-cores.
-const MOST_CORES: u64 = 1 << 60;
+/// What a process may use is at most this, in nano-cores: a million cores. With it the products fit for millions of owners.
+const MOST_CORES: u64 = 1 << 50;
 
 /// What the busy time of owners is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -206,14 +206,21 @@ impl Table {
     /// # Errors
     /// When `processes` is 0.
     pub fn resolve(&self, owner: &Owner, processes: u32) -> Result<Resolved, EmptyFleet> {
+        self.place(owner, processes).map(|(resolved, _)| resolved)
+    }
+
+    /// [`resolve`](Self::resolve), and the row that decided.
+    pub(super) fn place(&self, owner: &Owner, processes: u32) -> Result<(Resolved, Option<&Row>), EmptyFleet> {
         let by_hash = owner.placement_hash().checked_rem(processes.into()).ok_or(EmptyFleet)?;
         let by = match self.rows.get(owner) {
-            Some(row) if row.index.0 < processes => return Ok(Resolved { index: row.index, by: ResolvedBy::Row }),
+            Some(row) if row.index.0 < processes => {
+                return Ok((Resolved { index: row.index, by: ResolvedBy::Row }, Some(row)));
+            }
             Some(_) => ResolvedBy::OutOfRange,
             None => ResolvedBy::Hash,
         };
         // A remainder by a u32 is one.
-        Ok(Resolved { index: Index(u32::try_from(by_hash).unwrap_or_default()), by })
+        Ok((Resolved { index: Index(u32::try_from(by_hash).unwrap_or_default()), by }, None))
     }
 
     /// Puts in a row; for stores, and for tests.

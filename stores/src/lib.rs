@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+#[cfg(any(feature = "nats", feature = "postgres", feature = "redis"))]
 mod deadline;
 #[cfg(feature = "nats")]
 mod nats;

@@ -13,7 +13,8 @@ use async_nats::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use keywake::placement::{
-    ApplyError, Changes, Fleet, Refused, Report, ReportStore, StoreError, StoreTime, Table, TableStore, Version, store::Reports,
+    ApplyError, Changes, Fleet, Refused, Report, ReportStore, StoreError, StoreTime, Table, TableStore, Version,
+    store::{MalformedReport, Reports},
 };
 use serde::Deserialize;
 
@@ -23,8 +24,18 @@ use crate::{
 };
 
 const NAME: &str = "nats";
+/// A connection on which nothing comes for three times as long, not even the answers to pings, is given up: it may be half open. The client's own
+/// default is a minute.
+const PING: Duration = Duration::from_secs(5);
 /// How many reports are asked for at once.
 const AT_ONCE: usize = 32;
+
+/// Before the `attempt`th try to connect, the first is 1 since the last one that succeeded: from 0.1 to 5 s. (The client's own default begins
+/// with none, so that a server that lets it in and throws it out again would be asked without a pause.)
+fn pause_before(attempt: usize) -> Duration {
+    let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(6);
+    Duration::from_millis(100 << doublings).min(Duration::from_secs(5))
+}
 
 /// Keeps the tables in the bucket `keywake-tables`, one key a fleet, and the reports in `keywake-reports`, keys `FLEET.INDEX`; both as text.
 ///
@@ -32,7 +43,7 @@ const AT_ONCE: usize = 32;
 /// server's `max_payload` of 1 MB it has room for some 25,000 rows, and a change beyond that is an error. The reads of a table are answered by
 /// the stream's leader, those of reports by any replica.
 ///
-/// The client connects in the background, and again after every loss; a call in between is an error, at once.
+/// The client connects in the background, and again after every loss, with 0.1 to 5 s between its tries; a call in between is an error, at once.
 ///
 /// # Examples
 /// ```no_run
@@ -60,12 +71,13 @@ impl NatsStore {
     /// # Errors
     /// When the address is none.
     pub async fn connect(address: impl ToServerAddrs) -> Result<Self, StoreError> {
-        let options = ConnectOptions::new().retry_on_initial_connect().max_reconnects(None);
+        let options = ConnectOptions::new().retry_on_initial_connect().max_reconnects(None).ping_interval(PING);
+        let options = options.reconnect_delay_callback(pause_before);
         let client = options.connect(address).await.map_err(|error| StoreError::new(NAME, "connect", error))?;
         Ok(Self::with_client(client))
     }
 
-    /// A store behind that client, which has its own options: let it reconnect without end.
+    /// A store behind that client, which has its own options: let it reconnect without end, and ping every few seconds.
     #[must_use]
     pub fn with_client(client: Client) -> Self {
         let context = async_nats::jetstream::new(client.clone());
@@ -146,7 +158,7 @@ impl NatsStore {
         };
         let mut table = Table::new(fleet.clone(), Version(message.sequence), now);
         // Somebody deleted it: no rows, but not a table that nobody has written.
-        if message.headers.get("KV-Operation").is_some_and(|operation| operation.as_str() != "PUT") {
+        if message.headers.get("KV-Operation").is_some_and(|operation| matches!(operation.as_str(), "DEL" | "PURGE")) {
             return Ok((bucket, table));
         }
         let text = Table::from_text(str::from_utf8(&message.payload)?, now)?;
@@ -213,11 +225,16 @@ impl ReportStore for NatsStore {
             let subjects = bucket.stream.info_with_subjects(format!("{}{fleet}.*", bucket.prefix)).await?;
             let keys = subjects.map_ok(|(subject, _)| subject.strip_prefix(&bucket.prefix).unwrap_or_default().to_owned());
             let keys: Vec<String> = keys.try_collect().await?;
-            let mut entries = stream::iter(keys).map(|key| bucket.entry(key)).buffer_unordered(AT_ONCE);
+            let index = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+            // The client refuses to ask for subjects that cannot be keys; anybody can write to them.
+            let (keys, strange): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| index(key).parse::<u32>().is_ok());
             let mut found = Reports::default();
+            let told = |at| MalformedReport { at, reason: "its key is no index of a process".to_owned() };
+            found.malformed.extend(strange.into_iter().map(told));
+            let mut entries = stream::iter(keys).map(|key| bucket.entry(key)).buffer_unordered(AT_ONCE);
             while let Some(entry) = entries.try_next().await? {
                 let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { continue };
-                let index = entry.key.rsplit('.').next().unwrap_or_default().to_owned();
+                let index = index(&entry.key);
                 reports::file(&mut found, entry.key, fleet, &index, &entry.value);
             }
             Ok(found)

@@ -35,7 +35,7 @@ const NAME: &str = "redis";
 /// ```
 pub struct RedisReports {
     client: Client,
-    /// Reconnects by itself, but for what `renew_if_stuck` says.
+    /// Given up after every call that does not end well, see [`Turn`].
     manager: Mutex<Option<ConnectionManager>>,
     prefix: String,
     deadline: Deadline,
@@ -83,26 +83,45 @@ impl RedisReports {
     }
 
     /// The connection, as it is; within a runtime.
-    fn manager(&self) -> Result<ConnectionManager, RedisError> {
-        let mut manager = self.manager.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(manager) = &*manager {
-            return Ok(manager.clone());
-        }
-        // The call's own limit is the one that counts; within it, one more try is worth its while.
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(1)
-            .set_connection_timeout(Some(self.deadline.limit))
-            .set_response_timeout(Some(self.deadline.limit));
-        Ok(manager.insert(ConnectionManager::new_lazy_with_config(self.client.clone(), config)?).clone())
+    fn turn(&self) -> Result<Turn<'_>, RedisError> {
+        let mut held = self.manager.lock().unwrap_or_else(PoisonError::into_inner);
+        let manager = match &*held {
+            Some(manager) => manager.clone(),
+            None => {
+                // The call's own limit is the one that counts, and the next call is the next try.
+                let config = ConnectionManagerConfig::new()
+                    .set_number_of_retries(0)
+                    .set_connection_timeout(Some(self.deadline.limit))
+                    .set_response_timeout(Some(self.deadline.limit));
+                held.insert(ConnectionManager::new_lazy_with_config(self.client.clone(), config)?).clone()
+            }
+        };
+        Ok(Turn { manager, held: &self.manager, ended: false })
     }
+}
 
-    /// The manager connects again after errors of input and output only. A server that answers a new connection with an error of its own
-    /// (too many clients, a password that is being changed) would be answered for by that error for ever.
-    fn renew_if_stuck<T>(&self, result: Result<T, RedisError>) -> Result<T, Cause> {
-        if result.as_ref().is_err_and(|error| !error.is_io_error()) {
-            *self.manager.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
+/// The use of the connection, which outlives it only if it ends well.
+///
+/// The manager connects again after some errors only: not after those of the server itself (too many clients, a password that is being
+/// changed), by which it would answer for ever, and not while a half-open socket says nothing.
+struct Turn<'a> {
+    manager: ConnectionManager,
+    held: &'a Mutex<Option<ConnectionManager>>,
+    ended: bool,
+}
+
+impl Turn<'_> {
+    fn end<T>(mut self, result: Result<T, RedisError>) -> Result<T, Cause> {
+        self.ended = result.is_ok();
         result.map_err(Into::into)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
     }
 }
 
@@ -110,8 +129,9 @@ impl ReportStore for RedisReports {
     async fn put(&self, report: &Report) -> Result<(), StoreError> {
         let key = self.key(&report.fleet);
         let call = async {
-            let mut manager = self.manager()?;
-            self.renew_if_stuck(manager.hset(&key, report.index.0, report.to_text()).await)
+            let mut turn = self.turn()?;
+            let put = turn.manager.hset(&key, report.index.0, report.to_text()).await;
+            turn.end(put)
         };
         self.deadline.within(|| format!("HSET {key} {}", report.index), call).await
     }
@@ -119,8 +139,9 @@ impl ReportStore for RedisReports {
     async fn read_all(&self, fleet: &Fleet) -> Result<Reports, StoreError> {
         let key = self.key(fleet);
         let call = async {
-            let mut manager = self.manager()?;
-            self.renew_if_stuck(manager.hgetall::<_, Vec<(Vec<u8>, Vec<u8>)>>(&key).await)
+            let mut turn = self.turn()?;
+            let fields = turn.manager.hgetall::<_, Vec<(Vec<u8>, Vec<u8>)>>(&key).await;
+            turn.end(fields)
         };
         let fields = self.deadline.within(|| format!("HGETALL {key}"), call).await?;
         let mut found = Reports::default();

@@ -63,6 +63,8 @@ fn version_that_goes_back_is_believed_at_the_second_read_in_a_row() {
     assert!(matches!(reader.take(Ok(table(6, 32))), ReadOutcome::Suspect));
     assert!(matches!(reader.take(Ok(table(7, 33))), ReadOutcome::Unchanged));
     assert!(matches!(reader.take(Ok(table(6, 32))), ReadOutcome::Suspect));
+    assert!(matches!(reader.take(Ok(table(5, 31))), ReadOutcome::Suspect), "two replicas that lag do not say the same");
+    assert!(matches!(reader.take(Ok(table(6, 32))), ReadOutcome::Suspect));
     assert!(matches!(reader.take(Ok(table(6, 32))), ReadOutcome::Taken));
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use keywake::placement::{
-    Cores, Ewma, Folded, Held, Index, LOAD_MODEL, LoadModel, Planner, ProcessState, Report, Row, Settings, Table,
+    Cores, Ewma, Folded, Held, Index, LOAD_MODEL, LoadModel, Planner, ProcessState, Report, Row, Settings, StoreTime, Table,
+    Version,
 };
 
 use crate::fleet::{Random, Reporter, WINDOW, fleet, milli, moves, owner};
@@ -345,7 +346,28 @@ fn life_that_ended_is_not_heard_any_more() {
     assert_eq!(report(&mut world, 2, 1, 300).folded, 1);
     assert_eq!(report(&mut world, 1, 500, 900).outlived, 1, "a zombie");
     assert_eq!(report(&mut world, 2, 2, 300).folded, 1);
+    // Nor is one from several lives ago, which would outlive the real one.
+    for run in 3..20 {
+        assert_eq!(report(&mut world, run, 1, 300).folded, 1);
+        assert_eq!(report(&mut world, 1, 501, 900).outlived, 1, "in life {run}");
+        assert_eq!(report(&mut world, run, 2, 300).folded, 1);
+    }
     assert_eq!(world.weight("a"), "0.300000");
+}
+
+#[test]
+fn numbers_that_leap_are_counted_and_stand_for_ten_windows_at_most() {
+    let (mut leapt, mut ten) = (World::new(2), World::new(2));
+    for world in [&mut leapt, &mut ten] {
+        world.minutes(30, &[(0, &[("a", 600)]), (1, &[("b", 600)])]);
+    }
+    leapt.reporter.minute += 1;
+    let mut reports = [leapt.reporter.report(0, &[("a", 0)]), leapt.reporter.report(1, &[("b", 0)])];
+    reports.iter_mut().for_each(|report| report.number = u64::MAX);
+    let outcome = leapt.fold(&reports);
+    assert_eq!((outcome.folded, outcome.missed), (2, u64::MAX));
+    ten.minutes(10, &[(0, &[]), (1, &[])]);
+    assert_eq!(leapt.weight("a"), ten.weight("a"));
 }
 
 #[test]
@@ -392,6 +414,38 @@ fn load_that_alternates_moves_nobody() {
         world.minute(&[(0, &[("a", cores), ("b", 350)]), (1, &[])]);
         assert_eq!(moves(&Planner::default().plan(&world.view())), [], "at minute {minute}");
     }
+}
+
+#[test]
+fn thousand_runs_over_uneven_loads_move_few_owners_and_none_to_and_fro() {
+    let mut random = Random(9);
+    let mut world = World::new(6);
+    // Usual loads of 60 owners, placed by the hash; each minute has a half to one and a half of it.
+    let usual: Vec<_> = (0..60).map(|n| (format!("o{n}"), 10 + random.below(90))).collect();
+    let planner = Planner::default();
+    let mut moved: std::collections::HashMap<String, Vec<u32>> = Default::default();
+    for run in 0..1_000 {
+        world.reporter.minute += 1;
+        let used: Vec<_> = usual.iter().map(|(name, cores)| (name.as_str(), cores / 2 + random.below(*cores))).collect();
+        let here = |index: u32| -> Vec<(&str, u64)> {
+            let at = |name: &str| world.table.resolve(&owner(name), 6).map(|resolved| resolved.index.0);
+            used.iter().copied().filter(|(name, _)| at(name) == Ok(index)).collect()
+        };
+        let reports: Vec<_> = (0..6).map(|index| world.reporter.report(index, &here(index))).collect();
+        world.fold(&reports);
+        let at = StoreTime(WINDOW * world.reporter.minute);
+        world.table = world.table.clone().with_read_at(at);
+        let plan = planner.plan(&world.view());
+        if let Some(changes) = plan.changes() {
+            let next = Version(changes.base.0 + 1);
+            world.table.apply(&changes, next, at).unwrap();
+        }
+        plan.moves.iter().for_each(|it| moved.entry(it.owner.to_string()).or_default().push(run));
+    }
+    let all: usize = moved.values().map(Vec::len).sum();
+    assert!((1..=12).contains(&all), "{all} moves: {moved:?}");
+    assert!(moved.values().flatten().all(|run| *run < 120), "it settles within two hours: {moved:?}");
+    assert!(moved.values().all(|runs| runs.len() == 1), "nobody goes to and fro: {moved:?}");
 }
 
 #[test]

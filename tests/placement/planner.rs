@@ -227,6 +227,8 @@ fn spread_is_the_hottest_over_the_coldest() {
     let spread = |processes: &[&str]| plan(processes).before.spread().map(|spread| (spread * 100.0).round() / 100.0);
     assert_eq!(spread(&["a 953", "b 197"]), Some(4.84));
     assert_eq!(spread(&["a 694", "b 261"]), Some(2.66));
+    // The peaks of a capped metric rank nothing; its means do.
+    assert_eq!((spread(&["a 1008", "b 987"]), spread(&["a 950", "b 270"])), (Some(1.02), Some(3.52)));
     assert_eq!((spread(&["a 694", ""]), spread(&[])), (None, None));
 }
 
@@ -256,4 +258,21 @@ fn settings_are_the_sources_and_what_cannot_work_is_refused() {
     assert!(refused(|settings| settings.low = Cores::ZERO).contains("a mark above 0"));
     assert!(refused(|settings| settings.min_gain = Cores::ZERO).contains("moves never end"));
     assert!(refused(|settings| settings.moves_per_run = 0).contains("dry_run"));
+}
+
+#[test]
+fn loads_beyond_all_bounds_are_planned_without_a_wrap() {
+    for weights in [[u64::MAX, u64::MAX, u64::MAX], [u64::MAX, u64::MAX / 2, 1], [u64::MAX - 1, 20_000_000, 1 << 63]] {
+        let mut fleet = view(&["a 1, b 1, c 1", "d 1", ""]);
+        for (owner, nanos) in fleet.processes[0].owners.iter_mut().zip(weights) {
+            owner.weight = Cores::from_nanos(nanos);
+        }
+        fleet.processes[1].owners[0].weight = Cores::MAX;
+        let plan = planner(|settings| settings.moves_per_run = 10).plan(&fleet);
+        for it in &plan.moves {
+            let (gain, worst) = (Settings::default().min_gain.nanos(), it.source.1.max(it.destination.1).nanos());
+            assert!(u128::from(worst) + u128::from(gain) <= u128::from(it.source.0.nanos()), "{it:?}");
+        }
+        assert!(plan.blocked.iter().any(|it| it.index == Index(1)), "{plan:?}");
+    }
 }

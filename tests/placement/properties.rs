@@ -89,6 +89,64 @@ fn every_plan_keeps_every_rule() {
     }
 }
 
+/// The plan's moves by the letter of 1C.3: every owner of every hot process is tried on every process.
+fn by_trying_everything(fleet: &FleetView, settings: &Settings, most: usize) -> Vec<(String, usize, usize)> {
+    let mut loads: Vec<_> = fleet.processes.iter().map(|process| process.load()).collect();
+    let reports = |index: usize| fleet.processes[index].state == ProcessState::Reporting;
+    let mut hot: Vec<_> = loads.iter().map(|load| *load > settings.high).collect();
+    let mut moved: Vec<(String, usize, usize)> = Vec::new();
+    while moved.len() < most {
+        let mut sources: Vec<_> =
+            (0..loads.len()).filter(|&from| hot[from] && reports(from) && loads[from] > settings.low).collect();
+        sources.sort_by_key(|&from| (std::cmp::Reverse(loads[from]), from));
+        let best = sources.into_iter().find_map(|from| {
+            let mut legal = Vec::new();
+            for it in &fleet.processes[from].owners {
+                let free = !it.pinned && it.moved_at.is_none_or(|at| NOW.since(at) >= settings.cooldown);
+                if !free || moved.iter().any(|(owner, ..)| *owner == it.owner.as_str()) {
+                    continue;
+                }
+                let open = (0..loads.len()).filter(|&to| to != from && reports(to) && loads[to] < settings.high);
+                let worst = |to: usize| loads[from].saturating_sub(it.weight).max(loads[to] + it.weight);
+                let fits = open.filter(|&to| worst(to) + settings.min_gain <= loads[from]);
+                legal.extend(fits.map(|to| (worst(to), loads[to], it.weight, it.owner.as_str(), to)));
+            }
+            legal.into_iter().min().map(|(_, _, weight, owner, to)| (weight, owner.to_owned(), from, to))
+        });
+        let Some((weight, owner, from, to)) = best else { break };
+        (loads[from], loads[to]) = (loads[from].saturating_sub(weight), loads[to] + weight);
+        hot[to] |= loads[to] > settings.high;
+        moved.push((owner, from, to));
+    }
+    moved
+}
+
+#[test]
+fn plan_is_that_of_trying_every_owner_on_every_process() {
+    let mut moves = 0;
+    for seed in 0..3_000 {
+        let mut random = Random(seed);
+        let mut fleet = random_view(&mut random);
+        // Every other fleet has many equal weights, so that ties decide.
+        let grain = if seed % 2 == 0 { 100 } else { 1 };
+        for owner in fleet.processes.iter_mut().flat_map(|process| &mut process.owners) {
+            owner.weight = milli(owner.weight.nanos() / 1_000_000 / grain * grain);
+        }
+        let planner = planner(|settings| {
+            settings.moves_per_run = 1 + random.place(4);
+            (settings.high, settings.low) = (milli(300 + random.below(500)), milli(250 + random.below(50)));
+        });
+        let plan = planner.plan(&fleet);
+        let wanted = by_trying_everything(&fleet, planner.settings(), 1_000);
+        let found: Vec<_> = plan.moves.iter().map(|it| (it.owner.to_string(), it.from.0 as usize, it.to.0 as usize)).collect();
+        assert_eq!(found, wanted[..found.len()], "seed {seed}");
+        assert_eq!(found.len(), wanted.len().min(planner.settings().moves_per_run), "seed {seed}");
+        assert_eq!(plan.moves_wanted, wanted.len(), "seed {seed}");
+        moves += wanted.len();
+    }
+    assert!(moves > 4_000, "{moves}");
+}
+
 #[test]
 fn plans_that_are_carried_out_end_and_the_worst_never_rises() {
     for seed in 0..500 {

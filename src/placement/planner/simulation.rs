@@ -3,22 +3,30 @@
 use super::{
     plan::{BlockedReason, Figures, MarksBelow, Move},
     settings::Settings,
-    view::{FleetView, OwnerView, ProcessState},
+    view::{FleetView, OwnerView, ProcessState, ProcessView},
 };
-use crate::placement::{cores::Cores, name::Index};
+use crate::placement::{
+    cores::Cores,
+    name::{Index, Owner},
+};
 
 pub(super) struct Simulation<'a> {
     settings: &'a Settings,
     view: &'a FleetView,
     loads: Vec<Cores>,
-    /// Was above the high mark at some time in this run.
-    hot: Vec<bool>,
-    /// Has no legal move as things stand.
-    stuck: Vec<bool>,
+    /// Those that report and were above the high mark at some time in this run.
+    hot: Vec<Hot<'a>>,
     /// (process, place among its owners) of those who left, for each process, sorted. Who came is in the load, and is not moved again.
     gone: Vec<Vec<usize>>,
     /// Whether somebody came.
     joined: Vec<bool>,
+}
+
+/// A process to be relieved.
+struct Hot<'a> {
+    process: usize,
+    /// Who may leave it and is worth a move, by weight, then by name: weight, owner, place among its owners. Who came is not among them.
+    free: Vec<(Cores, &'a Owner, usize)>,
 }
 
 /// What one owner could do for its process.
@@ -36,10 +44,11 @@ enum Use {
 
 impl<'a> Simulation<'a> {
     pub(super) fn new(settings: &'a Settings, view: &'a FleetView) -> Self {
-        let loads: Vec<_> = view.processes.iter().map(super::view::ProcessView::load).collect();
-        let hot = loads.iter().map(|load| *load > settings.high).collect();
-        let none = vec![false; loads.len()];
-        Self { settings, view, hot, stuck: none.clone(), gone: vec![Vec::new(); loads.len()], joined: none, loads }
+        let loads: Vec<_> = view.processes.iter().map(ProcessView::load).collect();
+        let (gone, joined) = (vec![Vec::new(); loads.len()], vec![false; loads.len()]);
+        let mut simulation = Self { settings, view, loads, hot: Vec::new(), gone, joined };
+        simulation.above_high().into_iter().for_each(|process| simulation.heat(process));
+        simulation
     }
 
     pub(super) fn loads(&self) -> &[Cores] {
@@ -59,51 +68,67 @@ impl<'a> Simulation<'a> {
         (0..self.loads.len()).filter(|&process| self.reports(process) && self.loads[process] > self.settings.high).collect()
     }
 
-    /// Makes the best legal move off the hottest process that has one.
-    pub(super) fn relieve(&mut self) -> Option<Move> {
-        loop {
-            let relievable = |&process: &usize| {
-                self.hot[process] && !self.stuck[process] && self.reports(process) && self.loads[process] > self.settings.low
-            };
-            // Of equals the first.
-            let source = (0..self.loads.len())
-                .filter(relievable)
-                .min_by_key(|&process| (std::cmp::Reverse(self.loads[process]), process))?;
-            match self.best(source) {
-                Some((place, destination)) => return Some(self.carry_out(source, place, destination)),
-                None => self.stuck[source] = true,
-            }
-        }
+    /// `process`, of which nobody has left yet, is to be relieved.
+    fn heat(&mut self, process: usize) {
+        let owners = self.view.processes[process].owners.iter().enumerate();
+        let movable = owners.filter(|(_, owner)| owner.weight >= self.settings.min_gain && !owner.pinned && !self.cools(owner));
+        let mut free: Vec<_> = movable.map(|(place, owner)| (owner.weight, &owner.owner, place)).collect();
+        free.sort_unstable();
+        self.hot.push(Hot { process, free });
     }
 
-    /// Where owners of `source` would go: whatever the owner, the coldest is the best, and where it is not legal none is.
-    fn destination(&self, source: usize) -> Option<usize> {
-        let open = |&process: &usize| process != source && self.reports(process) && self.loads[process] < self.settings.high;
+    /// Makes the best legal move off the hottest process that has one.
+    pub(super) fn relieve(&mut self) -> Option<Move> {
+        let destination = self.destination()?;
+        let relievable = self.hot.iter().filter(|hot| {
+            let load = self.loads[hot.process];
+            // If anybody may go, the lightest may.
+            let lightest = hot.free.first().map(|(weight, ..)| *weight);
+            load > self.settings.low && lightest.is_some_and(|weight| Some(weight) <= self.most(hot.process, destination))
+        });
+        // Of equals the first.
+        let hottest = relievable.min_by_key(|hot| (std::cmp::Reverse(self.loads[hot.process]), hot.process))?;
+        let (source, place) = (hottest.process, self.best(hottest, destination)?);
+        Some(self.carry_out(source, place, destination))
+    }
+
+    /// Where owners would go: whoever it is, the coldest is the best, and where it is not legal none is. (For the coldest itself none is: all
+    /// others are as hot.)
+    fn destination(&self) -> Option<usize> {
+        let open = |&process: &usize| self.reports(process) && self.loads[process] < self.settings.high;
         (0..self.loads.len()).filter(open).min_by_key(|&process| (self.loads[process], process))
     }
 
-    /// The best legal move off `source`: the owner's place there, and where to.
-    fn best(&self, source: usize) -> Option<(usize, usize)> {
-        let destination = self.destination(source)?;
-        let (from, to) = (self.loads[source], self.loads[destination]);
-        let owners = self.view.processes[source].owners.iter().enumerate();
-        let legal = owners.filter_map(|(place, owner)| {
-            if self.use_of(source, place, owner) != Use::Free {
-                return None;
-            }
-            let worst = from.saturating_sub(owner.weight).max(to + owner.weight);
-            (worst + self.settings.min_gain <= from).then_some((worst, owner.weight, &owner.owner, place))
-        });
-        legal.min().map(|(.., place)| (place, destination))
+    /// What an owner may weigh at most that goes from `source` to `destination`: that one is then `min_gain` below what the source was. `None`
+    /// where nobody may.
+    fn most(&self, source: usize, destination: usize) -> Option<Cores> {
+        let (from, to) = (self.loads[source].nanos(), self.loads[destination].nanos());
+        Some(Cores::from_nanos(from.checked_sub(to)?.checked_sub(self.settings.min_gain.nanos())?))
+    }
+
+    /// The owner whose move off `source` to `destination` leaves the smallest worst of both, if any is legal: its place at the source.
+    fn best(&self, hot: &Hot<'_>, destination: usize) -> Option<usize> {
+        let (from, to, most) = (self.loads[hot.process], self.loads[destination], self.most(hot.process, destination)?);
+        let legal = &hot.free[..hot.free.partition_point(|(weight, ..)| *weight <= most)];
+        // The worst falls as long as it is the source, and rises from where it is the destination: the best is next to there.
+        let half = from.saturating_sub(to).scale(1, 2);
+        let (lighter, heavier) = legal.split_at(legal.partition_point(|(weight, ..)| *weight <= half));
+        // Of equals the first by name.
+        let lighter = lighter.last().map(|(weight, ..)| lighter[lighter.partition_point(|(other, ..)| other < weight)]);
+        let both = [lighter, heavier.first().copied()].into_iter().flatten();
+        both.min_by_key(|(weight, ..)| (from.saturating_sub(*weight).max(to + *weight), *weight)).map(|(.., place)| place)
+    }
+
+    fn cools(&self, owner: &OwnerView) -> bool {
+        owner.moved_at.is_some_and(|at| self.view.now.since(at) < self.settings.cooldown)
     }
 
     fn use_of(&self, process: usize, place: usize, owner: &OwnerView) -> Use {
-        let cooling = || owner.moved_at.is_some_and(|at| self.view.now.since(at) < self.settings.cooldown);
         let least_left = self.loads[process].saturating_sub(self.settings.min_gain);
         match owner.weight {
             weight if weight < self.settings.min_gain => Use::Light,
             _ if owner.pinned => Use::Pinned,
-            _ if self.gone[process].binary_search(&place).is_ok() || cooling() => Use::Cooling,
+            _ if self.gone[process].binary_search(&place).is_ok() || self.cools(owner) => Use::Cooling,
             weight if weight > least_left => Use::Heavy,
             _ => Use::Free,
         }
@@ -117,9 +142,12 @@ impl<'a> Simulation<'a> {
         let at = self.gone[source].binary_search(&place).unwrap_or_else(|at| at);
         self.gone[source].insert(at, place);
         self.joined[destination] = true;
-        self.hot[destination] |= self.loads[destination] > self.settings.high;
-        // What was stuck for want of a place may not be any more.
-        self.stuck.fill(false);
+        for hot in self.hot.iter_mut().filter(|hot| hot.process == source) {
+            hot.free.retain(|(.., other)| *other != place);
+        }
+        if self.loads[destination] > self.settings.high && self.hot.iter().all(|hot| hot.process != destination) {
+            self.heat(destination);
+        }
         Move {
             owner: owner.clone(),
             weight: *weight,
@@ -132,7 +160,9 @@ impl<'a> Simulation<'a> {
 
     /// Why `process`, which is above the high mark, has no legal move; `None` where it has one.
     pub(super) fn blocked(&self, process: usize) -> Option<BlockedReason> {
-        if self.best(process).is_some() {
+        let destination = self.destination();
+        let hot = self.hot.iter().find(|hot| hot.process == process);
+        if hot.zip(destination).and_then(|(hot, destination)| self.best(hot, destination)).is_some() {
             return None;
         }
         let here = self.view.processes[process].owners.iter().enumerate();
@@ -142,7 +172,7 @@ impl<'a> Simulation<'a> {
         uses.extend(self.joined[process].then_some(Use::Cooling));
         let any = |of: Use| uses.contains(&of);
         Some(match () {
-            () if any(Use::Free) && self.destination(process).is_none() => BlockedReason::NoDestination,
+            () if any(Use::Free) && destination.is_none() => BlockedReason::NoDestination,
             () if any(Use::Free) => BlockedReason::NoImprovement,
             () if any(Use::Heavy) => BlockedReason::Unsplittable,
             () if any(Use::Cooling) => BlockedReason::Cooldown,

@@ -29,7 +29,7 @@ const NAME: &str = "embedded";
 #[cfg(target_os = "linux")]
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
-/// Tables and reports as files of one directory; their text is that of [`Table::to_text`] and [`Report::to_text`].
+/// Tables and reports as files of one directory, which replace what stands in their place, also a link; their text is that of [`Table::to_text`] and [`Report::to_text`].
 ///
 /// Its calls block: a read for as long as the file takes to read, a change for as long as it takes to be synced, at most a second longer if
 /// another writer is at it. Run them where blocking is allowed. Linux only: elsewhere changes are refused, for want of a lock.
@@ -72,7 +72,9 @@ impl EmbeddedStore {
         match read_table(&path, now())? {
             Some(table) if table.fleet() == fleet => Ok(table),
             Some(table) => Err(failed("read", &path, format!("it is the table of {}", table.fleet()))),
-            None => Ok(Table::empty(fleet.clone()).with_read_at(now())),
+            // A directory that is gone is an outage, and not an empty table.
+            None if self.directory.is_dir() => Ok(Table::empty(fleet.clone()).with_read_at(now())),
+            None => Err(failed("read", &path, "its directory is gone")),
         }
     }
 
@@ -115,22 +117,22 @@ impl EmbeddedStore {
 }
 
 impl TableStore for EmbeddedStore {
-    fn read(&self, fleet: &Fleet) -> impl Future<Output = Result<Table, StoreError>> + Send {
-        std::future::ready(self.read_now(fleet))
+    async fn read(&self, fleet: &Fleet) -> Result<Table, StoreError> {
+        self.read_now(fleet)
     }
 
-    fn apply(&self, changes: &Changes) -> impl Future<Output = Result<Version, ApplyError>> + Send {
-        std::future::ready(self.apply_now(changes))
+    async fn apply(&self, changes: &Changes) -> Result<Version, ApplyError> {
+        self.apply_now(changes)
     }
 }
 
 impl ReportStore for EmbeddedStore {
-    fn put(&self, report: &Report) -> impl Future<Output = Result<(), StoreError>> + Send {
-        std::future::ready(self.put_now(report))
+    async fn put(&self, report: &Report) -> Result<(), StoreError> {
+        self.put_now(report)
     }
 
-    fn read_all(&self, fleet: &Fleet) -> impl Future<Output = Result<Reports, StoreError>> + Send {
-        std::future::ready(self.read_all_now(fleet))
+    async fn read_all(&self, fleet: &Fleet) -> Result<Reports, StoreError> {
+        self.read_all_now(fleet)
     }
 }
 
@@ -161,12 +163,16 @@ fn read_report(path: &Path) -> Result<Report, String> {
 /// Writes `text` beside `path` and renames it there. Synced, it is there after a power failure too.
 pub(super) fn replace(path: &Path, text: &str, sync: bool) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // The leading dot keeps it out of every listing here.
-    let temporary = path.with_file_name(format!(".{name}.{}.{}", std::process::id(), unique_number()));
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        if sync { file.sync_all() } else { Ok(()) }
-    });
+    let (temporary, mut file) = loop {
+        // The leading dot keeps it out of every listing here.
+        let temporary = path.with_file_name(format!(".{name}.{}.{}", std::process::id(), unique_number()));
+        // Never one that is there: another machine's process may have the same number, and a link may lead anywhere.
+        match File::create_new(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => break (temporary, created?),
+        }
+    };
+    let written = file.write_all(text.as_bytes()).and_then(|()| if sync { file.sync_all() } else { Ok(()) });
     let renamed = written.and_then(|()| fs::rename(&temporary, path));
     if renamed.is_err() {
         drop(fs::remove_file(&temporary));

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     placement::{
         name::{Fleet, Owner},
-        table::{EmptyFleet, Resolved, StoreTime, Table},
+        table::{EmptyFleet, Resolved, StoreTime, Table, Version},
     },
     sync::{Mutex, PlainArc},
 };
@@ -21,7 +21,7 @@ pub enum ReadOutcome {
     /// The store failed; the last good table stays. (Without one, it is the empty one: owners are placed by the hash.)
     Failed(StoreError),
     /// It is emptier or older than it can be: a table that had rows has none, or its version went back. The last good table stays, until the
-    /// next read in a row says the same.
+    /// next read in a row says the same: this version, this number of rows.
     Suspect,
     /// It was taken.
     Taken,
@@ -56,8 +56,8 @@ pub struct ReaderStats {
 #[derive(Debug)]
 struct Held {
     table: PlainArc<Table>,
-    /// The last read was not believed.
-    doubted: bool,
+    /// The last read was not believed: what it said, by version and number of rows.
+    doubted: Option<(Version, usize)>,
     stats: ReaderStats,
 }
 
@@ -98,7 +98,7 @@ impl TableReader {
     }
 
     fn with(table: Table, kept_at: Option<PathBuf>) -> Self {
-        let held = Held { table: PlainArc::new(table), doubted: false, stats: ReaderStats::default() };
+        let held = Held { table: PlainArc::new(table), doubted: None, stats: ReaderStats::default() };
         Self { held: Mutex::new(held), kept_at }
     }
 
@@ -154,18 +154,19 @@ impl Held {
             Err(error) => {
                 self.stats.errors += 1;
                 self.stats.stale_for += 1;
-                self.doubted = false;
+                self.doubted = None;
                 return (ReadOutcome::Failed(error), None);
             }
         };
         let emptied = table.is_empty() && !self.table.is_empty();
-        if (emptied || table.version() < self.table.version()) && !self.doubted {
-            self.doubted = true;
+        let says = Some((table.version(), table.len()));
+        if (emptied || table.version() < self.table.version()) && self.doubted != says {
+            self.doubted = says;
             self.stats.suspects += 1;
             self.stats.stale_for += 1;
             return (ReadOutcome::Suspect, None);
         }
-        self.doubted = false;
+        self.doubted = None;
         self.stats.stale_for = 0;
         let same = table.version() == self.table.version() && table.len() == self.table.len();
         self.table = PlainArc::new(table);

@@ -1,6 +1,10 @@
 //! The tables' forms, in order.
 
+use std::time::Duration;
+
 use tokio_postgres::{Client, Error, types::Type};
+
+use super::statements::begin;
 
 /// Each is run once, whole. What was released is never edited.
 const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_table.sql")];
@@ -8,8 +12,8 @@ const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_table.sql")];
 const LOCK: i64 = 0x6b65_7977_616b_6501;
 
 /// Runs what has not been run, in one transaction, behind a lock that ends with it.
-pub(super) async fn run(client: &mut Client) -> Result<(), Error> {
-    let transaction = client.transaction().await?;
+pub(super) async fn run(client: &mut Client, limit: Duration) -> Result<(), Error> {
+    let transaction = begin(client, limit).await?;
     // Before anything is looked at: `create table if not exists` by two at once is an error of the second.
     transaction.query_typed("select pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
     let bookkeeping = "create table if not exists keywake_migration \

@@ -6,15 +6,24 @@ mod statements;
 use std::{fmt, pin::Pin, time::Duration};
 
 use keywake::placement::{ApplyError, Changes, Fleet, StoreError, Table, TableStore, Version};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    task::AbortHandle,
+};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
-use crate::deadline::Deadline;
+use crate::deadline::{Cause, Deadline};
 
 const NAME: &str = "postgres";
 
-/// A new connection, whose other half somebody drives.
-type Connecting = Pin<Box<dyn Future<Output = Result<Client, Error>> + Send>>;
+/// A new connection.
+type Connecting = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
+
+/// A connection, and the task that drives its other half, if it is known here.
+struct Connection {
+    client: Client,
+    driver: Option<AbortHandle>,
+}
 
 /// Keeps the tables in PostgreSQL: `keywake_row`, and `keywake_fleet` for the versions.
 ///
@@ -35,7 +44,7 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Client, Error>> + Send>>;
 pub struct PostgresTable {
     connect: Box<dyn Fn() -> Connecting + Send + Sync>,
     /// Taken out by whoever uses it, and put back by whoever had no error: who is cancelled takes it along, and with it what was begun.
-    idle: Mutex<Option<Client>>,
+    idle: Mutex<Option<Connection>>,
     deadline: Deadline,
 }
 
@@ -54,22 +63,33 @@ impl PostgresTable {
     /// When the address is none.
     pub fn new(address: &str) -> Result<Self, StoreError> {
         let config: Config = address.parse().map_err(|error: Error| StoreError::new(NAME, "read its address", error))?;
-        Ok(Self::with_connector(move || {
+        Ok(Self::connecting(move || {
             let config = config.clone();
             async move {
                 let (client, connection) = config.connect(NoTls).await?;
                 // Ends with the client, and tells it of errors.
-                tokio::spawn(connection);
-                Ok(client)
+                let driver = tokio::spawn(async { drop(connection.await) });
+                Ok(Connection { client, driver: Some(driver.abort_handle()) })
             }
         }))
     }
 
-    /// A store behind the connections that `connect` makes, with TLS, or from a pool; it spawns what drives them.
+    /// A store behind the connections that `connect` makes, with TLS, or from a pool; it spawns what drives them. (That ends when all that
+    /// was asked is answered: set `tcp_user_timeout`, so that it ends on a socket that is half open too.)
     #[must_use]
     pub fn with_connector<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Client, Error>> + Send + 'static,
+    {
+        Self::connecting(move || {
+            let connected = connect();
+            async { Ok(Connection { client: connected.await?, driver: None }) }
+        })
+    }
+
+    fn connecting<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Connection, Error>> + Send + 'static,
     {
         Self { connect: Box::new(move || Box::pin(connect())), idle: Mutex::new(None), deadline: Deadline::new(NAME) }
     }
@@ -92,7 +112,7 @@ impl PostgresTable {
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let call = async {
             let mut turn = self.turn().await?;
-            migrations::run(&mut turn.client).await?;
+            migrations::run(turn.client()?, self.deadline.limit).await?;
             turn.end();
             Ok(())
         };
@@ -101,31 +121,44 @@ impl PostgresTable {
 
     async fn turn(&self) -> Result<Turn<'_>, Error> {
         let mut idle = self.idle.lock().await;
-        let client = match idle.take().filter(|client| !client.is_closed()) {
-            Some(client) => client,
+        let connection = match idle.take().filter(|connection| !connection.client.is_closed()) {
+            Some(connection) => connection,
             None => (self.connect)().await?,
         };
-        Ok(Turn { idle, client })
+        Ok(Turn { idle, connection: Some(connection) })
     }
 }
 
 /// The use of the connection, which outlives it only if it ends well.
 struct Turn<'a> {
-    idle: MutexGuard<'a, Option<Client>>,
-    client: Client,
+    idle: MutexGuard<'a, Option<Connection>>,
+    connection: Option<Connection>,
 }
 
 impl Turn<'_> {
+    fn client(&mut self) -> Result<&mut Client, Cause> {
+        Ok(&mut self.connection.as_mut().ok_or("it was given up")?.client)
+    }
+
     fn end(mut self) {
-        *self.idle = Some(self.client);
+        *self.idle = self.connection.take();
+    }
+}
+
+/// By itself, what drives a connection waits for every answer that is due, also if nobody wants it any more.
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(driver) = self.connection.take().and_then(|connection| connection.driver) {
+            driver.abort();
+        }
     }
 }
 
 impl TableStore for PostgresTable {
     async fn read(&self, fleet: &Fleet) -> Result<Table, StoreError> {
         let call = async {
-            let turn = self.turn().await?;
-            let table = statements::read(&turn.client, fleet).await?;
+            let mut turn = self.turn().await?;
+            let table = statements::read(turn.client()?, fleet, self.deadline.limit).await?;
             turn.end();
             Ok(table)
         };
@@ -135,7 +168,7 @@ impl TableStore for PostgresTable {
     async fn apply(&self, changes: &Changes) -> Result<Version, ApplyError> {
         let call = async {
             let mut turn = self.turn().await?;
-            let applied = statements::apply(&mut turn.client, changes).await?;
+            let applied = statements::apply(turn.client()?, changes, self.deadline.limit).await?;
             turn.end();
             Ok(applied)
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keywake::placement::{Change, Changes, Fleet, HASH_VERSION, Index, Owner, Refused, Row, StoreTime, Table, Version};
-use tokio_postgres::{Client, Transaction, types::Type};
+use tokio_postgres::{Client, Error, IsolationLevel, Transaction, types::Type};
 
 use crate::deadline::Cause;
 
@@ -30,8 +30,16 @@ const BEGIN_FLEET: &str = "insert into keywake_fleet (fleet, version, hash_versi
 /// Until the transaction ends, nobody else changes this fleet's rows.
 const LOCK_FLEET: &str = "select from keywake_fleet where fleet = $1 for update";
 
-/// A writer whose machine is gone does not keep the lock for as long as TCP takes to notice.
-const GIVE_UP: &str = "set local idle_in_transaction_session_timeout = '10s'";
+/// Begins a transaction. Each of its statements sees what was committed before it, whatever the database's default: who waited for a
+/// lock sees what its holder did. What its caller does not wait for ends on the server too, where it would hold a connection for as long as
+/// somebody holds a lock; and a writer whose machine is gone does not keep its own for as long as TCP takes to notice.
+pub(super) async fn begin(client: &mut Client, limit: Duration) -> Result<Transaction<'_>, Error> {
+    let transaction = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
+    let millis = limit.as_millis().clamp(1, i32::MAX.unsigned_abs().into());
+    let give_up = format!("set local statement_timeout = {millis}; set local idle_in_transaction_session_timeout = '10s'");
+    transaction.batch_execute(&give_up).await?;
+    Ok(transaction)
+}
 
 const PUT: &str = "
     insert into keywake_row (fleet, owner, index, pinned, moved_at)
@@ -43,8 +51,11 @@ const REMOVE: &str = "delete from keywake_row where fleet = $1 and owner = any($
 
 const NEXT: &str = "update keywake_fleet set version = $2 where fleet = $1";
 
-pub(super) async fn read(client: &Client, fleet: &Fleet) -> Result<Table, Cause> {
-    table(fleet, &client.query_typed(READ, &[(&fleet.as_str(), Type::TEXT)]).await?)
+pub(super) async fn read(client: &mut Client, fleet: &Fleet, limit: Duration) -> Result<Table, Cause> {
+    let transaction = begin(client, limit).await?;
+    let lines = transaction.query_typed(READ, &[(&fleet.as_str(), Type::TEXT)]).await?;
+    transaction.commit().await?;
+    table(fleet, &lines)
 }
 
 /// Lines of [`READ`] as a table.
@@ -65,10 +76,9 @@ fn table(fleet: &Fleet, lines: &[tokio_postgres::Row]) -> Result<Table, Cause> {
 }
 
 /// The answer within is the table's own. After a refusal nothing is changed: the transaction ends with its handle.
-pub(super) async fn apply(client: &mut Client, changes: &Changes) -> Result<Result<Version, Refused>, Cause> {
+pub(super) async fn apply(client: &mut Client, changes: &Changes, limit: Duration) -> Result<Result<Version, Refused>, Cause> {
     let fleet = changes.fleet.as_str();
-    let transaction = client.transaction().await?;
-    transaction.batch_execute(GIVE_UP).await?;
+    let transaction = begin(client, limit).await?;
     let hash_version = i32::try_from(HASH_VERSION)?;
     transaction.execute_typed(BEGIN_FLEET, &[(&fleet, Type::TEXT), (&hash_version, Type::INT4)]).await?;
     transaction.query_typed(LOCK_FLEET, &[(&fleet, Type::TEXT)]).await?;

@@ -9,7 +9,7 @@ use keywake::placement::{
 use keywake_stores::PostgresTable;
 
 use crate::{
-    clients::{Several, changes, fleet, nats_at, owner, postgres_at, postgres_client, put, redis_at, report},
+    clients::{Several, changes, fleet, nats_at, owner, postgres_at, postgres_client, put, redis_at, report, until},
     servers::{Kind, Server},
 };
 
@@ -159,9 +159,16 @@ async fn nats_reports_that_cannot_be_used_hide_nothing() {
     }
     bucket.put("bad.5", "deleted later".into()).await.unwrap();
     bucket.delete("bad.5").await.unwrap();
+    // And past the client, what it would take for no key.
+    let raw = async_nats::connect(server.address().to_string()).await.unwrap();
+    for subject in ["$KV.keywake-reports.bad.1!", "$KV.keywake-reports.bad.ä"] {
+        raw.publish(subject, "garbage".into()).await.unwrap();
+    }
+    raw.flush().await.unwrap();
+    until("they are there", async || store.read_all(&bad).await.unwrap().malformed.len() >= 6).await;
     let found = store.read_all(&bad).await.unwrap();
     assert_eq!(found.reports, [report(&bad, 0, 1, 1)]);
-    assert_eq!(found.malformed.len(), 4, "{:?}", found.malformed);
+    assert_eq!(found.malformed.len(), 6, "{:?}", found.malformed);
 }
 
 #[tokio::test]
@@ -182,4 +189,14 @@ async fn many_processes_migrate_at_once() {
     client.batch_execute("insert into keywake_migration values (1000); alter table keywake_row add note text").await.unwrap();
     stores[0].migrate().await.unwrap();
     contract::table(&stores[0], &fleet("one")).await.unwrap();
+}
+
+#[tokio::test]
+async fn postgres_keeps_the_contract_whatever_the_databases_isolation_is() {
+    let Some(server) = Server::start(Kind::Postgres) else { return };
+    let store = || postgres_at(server.address());
+    store().migrate().await.unwrap();
+    let serializable = "alter database postgres set default_transaction_isolation = serializable";
+    postgres_client(&server).await.batch_execute(serializable).await.unwrap();
+    table_contract(&Several::of(vec![store(), store()])).await;
 }

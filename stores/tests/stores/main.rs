@@ -4,6 +4,7 @@
 
 mod clients;
 mod clocks;
+mod connections;
 mod contract;
 mod outage;
 mod planners;
