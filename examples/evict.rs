@@ -5,6 +5,11 @@
 //! The quota is made up, and so is the clock that the policy sees, so that it comes out alike on any machine: at each tick of 20 ms the
 //! two cores are shared out as the kernel would, each task really burns its share, and the meter charges it. With the defaults all times
 //! would be 250 times as long.
+//!
+//! What it prints, in order: the class order; the evictor's log lines, each behind the made-up time; who would go once the process is unready
+//! (here it waits for load balancers to notice); who went, and what its client is told; and who is left when it is ready again. The two cores
+//! are to be used to three quarters, 1.5 cores, so tasks go until what the others want is less: the dev ones first, then live ones, from the
+//! most expensive on; catch-ups last, since they end by themselves and their work would be lost.
 #![expect(clippy::print_stdout, reason = "to print is what it is for")]
 
 use std::{
@@ -17,7 +22,7 @@ use keywake::{
     load::{CpuSample, StreamClass},
     overload::{
         driver::{CpuRead, CpuSource, Driver, DriverBuilder, Line, Registration, StreamInfo},
-        evictor::{EvictorBuilder, Explained, Mode},
+        evictor::{ClassOrder, EvictorBuilder, Explained, Mode},
     },
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -118,6 +123,9 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .recover_sustain(6 * TICK)
         .max_unready(60 * TICK)
         .min_age(3 * TICK);
+    let wanted: f64 = TASKS.iter().map(|(.., wants)| wants).sum();
+    println!("{} tasks want {wanted:.2} cores of {QUOTA_CORES}", TASKS.len());
+    println!("who goes first, by class: {}; within a class, who burns most", ClassOrder::default());
     let quota = Quota::default();
     let driver = DriverBuilder::new(settings).source(quota.clone()).build()?;
     let began = Instant::now();
