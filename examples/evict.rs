@@ -6,10 +6,10 @@
 //! two cores are shared out as the kernel would, each task really burns its share, and the meter charges it. With the defaults all times
 //! would be 250 times as long.
 //!
-//! What it prints, in order: the class order; the evictor's log lines, each behind the made-up time; who would go once the process is unready
-//! (here it waits for load balancers to notice); who went, and what its client is told; and who is left when it is ready again. The two cores
-//! are to be used to three quarters, 1.5 cores, so tasks go until what the others want is less: the dev ones first, then live ones, from the
-//! most expensive on; catch-ups last, since they end by themselves and their work would be lost.
+//! It prints the order in which classes go; the evictor's log, a line behind its made-up time; who would go when the process has become
+//! unready; who goes, and what its client is told; and who is left when it is ready again. A task that is held back burns less than it wants:
+//! what it would free is what it is held to want. The class order is the default's: dev, then live, and catch-ups last, since these end by
+//! themselves, and what they have done would be lost.
 #![expect(clippy::print_stdout, reason = "to print is what it is for")]
 
 use std::{
@@ -22,7 +22,7 @@ use keywake::{
     load::{CpuSample, StreamClass},
     overload::{
         driver::{CpuRead, CpuSource, Driver, DriverBuilder, Line, Registration, StreamInfo},
-        evictor::{ClassOrder, EvictorBuilder, Explained, Mode},
+        evictor::{ClassOrder, EvictorBuilder, Explained, Mode, Settings},
     },
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -124,8 +124,12 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .max_unready(60 * TICK)
         .min_age(3 * TICK);
     let wanted: f64 = TASKS.iter().map(|(.., wants)| wants).sum();
-    println!("{} tasks want {wanted:.2} cores of {QUOTA_CORES}", TASKS.len());
-    println!("who goes first, by class: {}; within a class, who burns most", ClassOrder::default());
+    let target = Settings::default().target * QUOTA_CORES;
+    println!(
+        "{} tasks want {wanted:.2} cores, and there are {QUOTA_CORES}: so many are to go that the others want {target}",
+        TASKS.len()
+    );
+    println!("order of the classes: {}; within a class, who costs most goes first", ClassOrder::default());
     let quota = Quota::default();
     let driver = DriverBuilder::new(settings).source(quota.clone()).build()?;
     let began = Instant::now();
@@ -157,7 +161,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
             evicted += usize::from(matches!(line, Line::Evicted(_)));
         }
         if was_ready && !driver.load().is_ready() {
-            println!("         who goes, if it stays so, and what of it is known now:");
+            println!("         unready, so that load balancers send nothing new; if it stays so, in {:?}:", 2 * TICK);
             explain(&driver);
         }
         // Those that were told to go see it now.
@@ -166,7 +170,10 @@ async fn run() -> Result<(), Box<dyn Error>> {
         calm = if evicted > 0 && driver.load().is_ready() { calm + 1 } else { 0 };
         if calm == 3 {
             println!("{evicted} of {} tasks were let go; ready again, with these:", TASKS.len());
-            explain(&driver);
+            for Explained { id, candidate, .. } in driver.explain().streams {
+                let name = driver.streams().trace_id(id).unwrap_or_default();
+                println!("         {name:<10} {:<8} burns {:.2} cores", candidate.class.to_string(), candidate.burn_cores);
+            }
             return Ok(());
         }
     }

@@ -4,10 +4,13 @@ use std::time::{Duration, Instant};
 
 use keywake::{
     load::{CpuSample, StreamClass},
-    overload::evictor::{Action, Candidate, EvictorBuilder, Fate, Mode, Rank, Spared, StreamSample, VictimPolicy},
+    overload::evictor::{Action, Candidate, Evictor, EvictorBuilder, Fate, Mode, Rank, Spared, StreamSample, VictimPolicy},
 };
 
-use crate::world::{World, alerts, evicted, evictions, is_ready, is_unready, seconds};
+use crate::{
+    random::Random,
+    world::{World, alerts, evicted, evictions, is_ready, is_unready, seconds},
+};
 
 fn full() -> EvictorBuilder {
     EvictorBuilder::new().mode(Mode::Full)
@@ -101,6 +104,42 @@ fn id_that_is_told_twice_in_one_tick_is_one_stream() {
     }
     let [(1, burn)] = gone[..] else { panic!("once: {gone:?}") };
     assert!((burn - 1.5).abs() < 1e-9, "as it was told first: {burn}");
+}
+
+#[test]
+fn streams_may_come_go_and_be_told_in_any_order() {
+    let mut random = Random(7);
+    let (mut sorted, mut shuffled) = (full().build::<u32>().unwrap(), full().build::<u32>().unwrap());
+    let base = Instant::now() + Duration::from_secs(100_000);
+    // Some come, with ids below and above those there are, and some go.
+    let mut ids: Vec<u32> = (0..40).map(|id| id * 10).collect();
+    for tick in 1..60_u32 {
+        let now = base + tick * seconds(5.0);
+        ids.retain(|_| random.next() % 9 > 0);
+        ids.extend((0..4).map(|_| (random.next() % 1_000) as u32));
+        ids.sort_unstable();
+        ids.dedup();
+        let stream = |id: &u32| StreamSample::new(*id, StreamClass::Dev, base, seconds(f64::from(*id) / 5_000.0) * tick);
+        let streams: Vec<_> = ids.iter().map(stream).collect();
+        let mut other = streams.clone();
+        for place in 1..other.len() {
+            other.swap(place, (random.next() % (place as u64 + 1)) as usize);
+        }
+        let mut sample = CpuSample::new(now, seconds(5.0), 2.0);
+        (sample.quota_cores, sample.process_cores) = (Some(4.0), 100.0);
+        assert_eq!(sorted.step(Ok(&sample), &streams, now), shuffled.step(Ok(&sample), &other, now));
+        let explained = |evictor: &Evictor<u32>| {
+            let mut streams = evictor.explain().streams;
+            streams.sort_by_key(|stream| stream.id);
+            streams
+        };
+        let known = explained(&sorted);
+        assert_eq!(known, explained(&shuffled));
+        assert_eq!(known.iter().map(|stream| stream.id).collect::<Vec<_>>(), ids);
+        for one in known.iter().filter(|stream| stream.fate != Fate::Spared(Spared::Unsampled)) {
+            assert!((one.candidate.burn_cores - f64::from(one.id) / 25_000.0).abs() < 1e-6, "{one:?}");
+        }
+    }
 }
 
 #[test]

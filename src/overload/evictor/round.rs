@@ -149,7 +149,7 @@ impl<'a, K: Clone + Ord> Setting<'a, K> {
     pub(super) fn outcome(&self) -> Outcome<'a, K> {
         let costs = Costs::new(self.burns, &self.load);
         let burners = self.burners();
-        let (mut ranked, mut spared, mut production) = (Vec::new(), Vec::new(), 0_usize);
+        let (mut ranked, mut spared, mut production) = (Vec::with_capacity(self.burns.len()), Vec::new(), 0_usize);
         for (id, tracked) in self.burns.iter() {
             production += usize::from(tracked.taken.is_none() && tracked.class != StreamClass::Dev);
             let candidate = self.candidate(tracked, &costs);
