@@ -5,6 +5,11 @@
 //! The quota is made up, and so is the clock that the policy sees, so that it comes out alike on any machine: at each tick of 20 ms the
 //! two cores are shared out as the kernel would, each task really burns its share, and the meter charges it. With the defaults all times
 //! would be 250 times as long.
+//!
+//! It prints the order in which classes go; the evictor's log, a line behind its made-up time; who would go when the process has become
+//! unready; who goes, and what its client is told; and who is left when it is ready again. A task that is held back burns less than it wants:
+//! what it would free is what it is held to want. The class order is the default's: dev, then live, and catch-ups last, since these end by
+//! themselves, and what they have done would be lost.
 #![expect(clippy::print_stdout, reason = "to print is what it is for")]
 
 use std::{
@@ -17,7 +22,7 @@ use keywake::{
     load::{CpuSample, StreamClass},
     overload::{
         driver::{CpuRead, CpuSource, Driver, DriverBuilder, Line, Registration, StreamInfo},
-        evictor::{EvictorBuilder, Explained, Mode},
+        evictor::{ClassOrder, EvictorBuilder, Explained, Mode, Settings},
     },
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -118,6 +123,13 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .recover_sustain(6 * TICK)
         .max_unready(60 * TICK)
         .min_age(3 * TICK);
+    let wanted: f64 = TASKS.iter().map(|(.., wants)| wants).sum();
+    let target = Settings::default().target * QUOTA_CORES;
+    println!(
+        "{} tasks want {wanted:.2} cores, and there are {QUOTA_CORES}: so many are to go that the others want {target}",
+        TASKS.len()
+    );
+    println!("order of the classes: {}; within a class, who costs most goes first", ClassOrder::default());
     let quota = Quota::default();
     let driver = DriverBuilder::new(settings).source(quota.clone()).build()?;
     let began = Instant::now();
@@ -149,7 +161,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
             evicted += usize::from(matches!(line, Line::Evicted(_)));
         }
         if was_ready && !driver.load().is_ready() {
-            println!("         who goes, if it stays so, and what of it is known now:");
+            println!("         unready, so that load balancers send nothing new; if it stays so, in {:?}:", 2 * TICK);
             explain(&driver);
         }
         // Those that were told to go see it now.
@@ -158,7 +170,10 @@ async fn run() -> Result<(), Box<dyn Error>> {
         calm = if evicted > 0 && driver.load().is_ready() { calm + 1 } else { 0 };
         if calm == 3 {
             println!("{evicted} of {} tasks were let go; ready again, with these:", TASKS.len());
-            explain(&driver);
+            for Explained { id, candidate, .. } in driver.explain().streams {
+                let name = driver.streams().trace_id(id).unwrap_or_default();
+                println!("         {name:<10} {:<8} burns {:.2} cores", candidate.class.to_string(), candidate.burn_cores);
+            }
             return Ok(());
         }
     }

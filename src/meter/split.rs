@@ -22,7 +22,7 @@ pub struct Split {
     pub elapsed: Duration,
     /// The exact total of the interval. `None`: the caller gave none, now or at the sample before, or one that went back.
     pub total: Option<Duration>,
-    /// The streams that are tracked, the one that came first first.
+    /// The streams that are tracked, in the order of their ids.
     pub streams: Vec<StreamCost>,
     /// What streams used in the interval that ended in it.
     pub departed: Duration,

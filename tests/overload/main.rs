@@ -3,6 +3,7 @@
 mod caps;
 mod clocks;
 mod decisions;
+mod extremes;
 mod properties;
 #[path = "../support/random.rs"]
 mod random;

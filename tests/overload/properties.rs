@@ -1,10 +1,13 @@
 //! Whatever comes: no limbo, no batch out of turn, no number that is none. Seeded, so that a failure can be run again.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use keywake::{
     load::{CpuSample, StreamClass},
-    overload::evictor::{Action, ClassOrder, EvictorBuilder, Mode, Settings, SignalLost, StreamSample},
+    overload::evictor::{Action, ClassOrder, EvictorBuilder, Mode, Phase, Settings, SignalLost, StreamSample},
 };
 
 use crate::{random::Random, world::seconds};
@@ -112,12 +115,39 @@ impl Watch {
     }
 }
 
+/// What a stretch of ticks is of.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Calm,
+    Hot,
+    Lost,
+    Mixed,
+    Node,
+}
+
+impl Kind {
+    fn shape(self, sample: &mut CpuSample) {
+        let usage = match self {
+            Self::Calm => 1.0,
+            Self::Hot => 4.0,
+            Self::Lost | Self::Mixed => return,
+            Self::Node => 2.0,
+        };
+        (sample.usage_cores, sample.quota_cores, sample.process_cores) = (usage, Some(4.0), usage);
+        if self != Self::Hot {
+            sample.throttled_share = Some(0.0);
+            sample.full_stalled = Some(if self == Self::Node { 0.6 } else { 0.0 });
+        }
+    }
+}
+
 fn finite(numbers: &[Option<f64>]) -> bool {
     numbers.iter().flatten().all(|number| number.is_finite())
 }
 
-/// A random run, and then the same input for ever: it must be ready, or evict, within the bound.
-fn run(seed: u64) -> Option<u32> {
+/// A random run, and then the same input for ever: it must be ready, or evict, within the bound. The rounds of the first part, and where it
+/// ended.
+fn run(seed: u64) -> Option<(u32, Phase)> {
     let mut random = Random(seed);
     let mut evictor = random.builder().build::<u32>().expect("settings that work");
     let settings = evictor.settings().clone();
@@ -125,8 +155,9 @@ fn run(seed: u64) -> Option<u32> {
     let (mut time, mut latest, mut watch, mut rounds) = (Duration::ZERO, base, Watch::default(), 0);
     let mut streams: Vec<StreamSample<u32>> = Vec::new();
     // Biased, so that overloads come about: long stretches of the same kind.
-    let mut heat = 0;
-    for tick in 0..300 {
+    let mut kind = Kind::Mixed;
+    // It ends anywhere in a stretch.
+    for tick in 0..285 + random.below(15) {
         let elapsed = random.pick(&[5.0, 5.0, 5.0, 5.0, 2.5, 0.1, 0.0, 31.0]);
         time += seconds(elapsed);
         let now = base + time;
@@ -142,17 +173,17 @@ fn run(seed: u64) -> Option<u32> {
             streams.swap_remove(random.below(12) as usize);
         }
         if tick % 15 == 0 {
-            heat = random.below(4);
+            kind = random.pick(&[Kind::Mixed, Kind::Hot, Kind::Hot, Kind::Hot, Kind::Hot, Kind::Calm, Kind::Lost, Kind::Node]);
         }
         if random.below(10) == 0 {
             let share = random.share();
             evictor.observe_peers(random.maybe(share));
         }
         let mut sample = random.sample(now, seconds(elapsed));
-        if heat > 0 && random.below(30) > 0 {
-            (sample.usage_cores, sample.quota_cores, sample.process_cores) = (4.0, Some(4.0), 4.0);
+        if random.below(30) > 0 {
+            kind.shape(&mut sample);
         }
-        let lost = random.below(25) == 0;
+        let lost = kind == Kind::Lost || random.below(25) == 0;
         // A clock that goes back, now and then: only `now`, which is what a step sees.
         let seen = if random.below(60) == 0 { now - seconds(random.share() * 3.0) } else { now };
         let actions = evictor.step(if lost { Err(SignalLost) } else { Ok(&sample) }, &streams, seen);
@@ -180,7 +211,7 @@ fn run(seed: u64) -> Option<u32> {
     // From wherever that has led: the same reading and the same streams, for ever.
     let (constant, lost) = (random.sample(base, seconds(5.0)), random.below(8) == 0);
     let bound = settings.sustain + settings.drain + settings.cooldown + settings.max_unready + 8 * settings.interval;
-    let began = time;
+    let (began, phase) = (time, evictor.phase());
     loop {
         time += seconds(5.0);
         let mut sample = constant;
@@ -188,7 +219,7 @@ fn run(seed: u64) -> Option<u32> {
         let actions = evictor.step(if lost { Err(SignalLost) } else { Ok(&sample) }, &streams, base + time);
         watch.look(&actions, time, &settings);
         if watch.evicted || watch.ready {
-            return Some(rounds);
+            return Some((rounds, phase));
         }
         if time - began > bound {
             return None;
@@ -198,11 +229,27 @@ fn run(seed: u64) -> Option<u32> {
 
 #[test]
 fn from_any_state_a_constant_input_leads_to_ready_or_to_a_round() {
-    let mut rounds = 0;
+    let (mut rounds, mut phases) = (0, BTreeMap::new());
     for seed in 0..400 {
-        rounds += run(seed).unwrap_or_else(|| panic!("limbo, seed {seed}"));
+        let (more, phase) = run(seed).unwrap_or_else(|| panic!("limbo, seed {seed}"));
+        rounds += more;
+        *phases.entry(phase.to_string()).or_insert(0) += 1;
     }
     assert!(rounds > 400, "the runs must come to something: {rounds} rounds");
+    // Any state: the constant input met each of them.
+    let all = [
+        "draining",
+        "evicting",
+        "healthy",
+        "held back",
+        "hot",
+        "machine contended",
+        "ready by force",
+        "recovering",
+        "signal lost",
+    ];
+    assert_eq!(phases.keys().collect::<Vec<_>>(), all, "{phases:?}");
+    assert!(phases.values().all(|times| *times >= 4), "{phases:?}");
 }
 
 #[test]

@@ -107,6 +107,19 @@ fn shutdown_is_for_good_and_its_first_reason_stays() {
 }
 
 #[test]
+fn shutdown_is_told_though_it_was_not_ready_already() {
+    let now = Instant::now();
+    let mut readiness = Readiness::new(now);
+    readiness.set("not overloaded", false, "full", now);
+    assert!(!readiness.verdict().for_good);
+    let change = readiness.shut_down("SIGTERM", later(now, 5.0)).expect("a change: it is for good now");
+    assert_eq!((change.ready, change.for_good, change.since), (false, true, now));
+    assert_eq!(change.reason, "shutting down: SIGTERM");
+    assert_eq!(readiness.shut_down("again", later(now, 6.0)), None, "once");
+    assert_eq!(readiness.verdict(), change);
+}
+
+#[test]
 fn nothing_is_ready_after_a_shutdown_that_races_with_it() {
     let now = Instant::now();
     for _ in 0..200 {
@@ -206,7 +219,9 @@ fn guard_that_knows_nothing_holds_nobody_back() {
         guard.observe(share);
         assert_eq!(guard.allows_unready(), allows, "{share:?}");
     }
-    let mut off = FleetGuard::new(None);
-    off.observe(Some(0.0));
-    assert!(off.allows_unready());
+    for off in [None, Some(f64::NAN), Some(f64::INFINITY)] {
+        let mut off = FleetGuard::new(off);
+        off.observe(Some(0.0));
+        assert!(off.allows_unready(), "{off:?}");
+    }
 }

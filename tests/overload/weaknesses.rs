@@ -101,6 +101,25 @@ fn healthy_machine_with_much_pressure_of_some_is_left_alone() {
     }
 }
 
+/// What is said to be short, each time it is.
+fn bounds(actions: &[Action<u32>]) -> Vec<Bound> {
+    let bound = |action: &Action<u32>| if let Action::OverloadBegan { bound, .. } = action { Some(*bound) } else { None };
+    actions.iter().filter_map(bound).collect()
+}
+
+#[test]
+fn what_is_short_of_an_overload_that_is_held_back_is_said_when_it_begins() {
+    let mut world = saturated(full().min_ready_share(Some(0.5)));
+    world.evictor.observe_peers(Some(0.2));
+    world.ticks(4, 1.0);
+    let node = |world: &mut World| world.tick_with(5.0, 2.0, |sample| sample.full_stalled = Some(0.5));
+    let held: Vec<_> = (0..6).flat_map(|_| node(&mut world)).collect();
+    assert_eq!((bounds(&held), alerts(&held)), (vec![], vec![]), "it is ready, whatever is short");
+    world.evictor.observe_peers(Some(0.9));
+    let begun = node(&mut world);
+    assert_eq!((bounds(&begun), alerts(&begun)), (vec![Bound::Node], vec![Alert::NodeContended { full_stalled: Some(0.5) }]));
+}
+
 #[test]
 fn quota_bound_and_node_bound_turn_into_each_other() {
     let mut world = saturated(full());
@@ -108,8 +127,9 @@ fn quota_bound_and_node_bound_turn_into_each_other() {
     (0..4).for_each(|_| drop(node(&mut world)));
     let all: Vec<_> = world.ticks(4, 1.0).into_iter().map(|(_, action)| action).collect();
     assert_eq!(evicted(&all).len(), 2, "unready for long enough; saturated for as long as it takes");
+    assert_eq!(bounds(&all), [Bound::Quota], "what is short is another thing now");
     let back: Vec<_> = (0..4).flat_map(|_| node(&mut world)).collect();
-    assert_eq!(alerts(&back), [Alert::NodeContended { full_stalled: Some(0.5) }]);
+    assert_eq!((bounds(&back), alerts(&back)), (vec![Bound::Node], vec![Alert::NodeContended { full_stalled: Some(0.5) }]));
     assert_eq!(evicted(&back), [0; 0]);
 }
 
@@ -291,4 +311,20 @@ fn always_saturated_it_is_unready_for_no_longer_than_the_bound_and_ready_as_long
     assert!(ready.iter().filter(|(unready, _)| !unready).all(|(_, ticks)| *ticks >= 60), "{stretches:?}");
     let told: u32 = stretches.iter().filter(|(unready, _)| *unready).map(|(_, ticks)| ticks).sum();
     assert_eq!(world.evictor.gauges().unready.as_secs().div_ceil(300), u64::from(told * 5).div_ceil(300));
+}
+
+#[test]
+fn only_a_recovery_ends_the_time_that_it_is_ready_by_force() {
+    // O4: in the band it is ready for the whole five minutes, though saturated in between; once recovered, it is a process like any other.
+    for (calm, unready_at) in [(5, 320.0 + 300.0), (7, 320.0 + 35.0 + 20.0)] {
+        let mut world = World::new(full().mode(Mode::DevOnly));
+        world.add_many(0..4, StreamClass::Live, 1.0);
+        let forced = world.ticks(64, 1.0);
+        assert!(matches!(world.evictor.phase(), Phase::Forced { .. }), "{:?}", forced.last());
+        assert_eq!(world.time, 320.0);
+        world.ticks(calm, 0.5);
+        let again = world.ticks(100, 1.0);
+        let again = first(&again, |action| matches!(action, Action::Unready { .. }));
+        assert_eq!(again, Some(unready_at), "after {calm} calm ticks");
+    }
 }

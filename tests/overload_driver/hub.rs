@@ -274,6 +274,86 @@ fn waker_that_panics_costs_nobody_the_next_change() {
     assert_eq!(told, [false, true]);
 }
 
+/// Leaves a change to the turn in which it is woken, and panics.
+struct AnswersAndPanics(LoadHub, Instant);
+
+impl Wake for AnswersAndPanics {
+    fn wake(self: Arc<Self>) {
+        self.0.set("reply", false, "heard", self.1);
+        panic!("a waker that panics");
+    }
+}
+
+#[test]
+fn change_that_was_left_to_a_turn_in_which_a_waker_panics_is_told() {
+    let now = Instant::now();
+    let load = LoadHub::new(Readiness::new(now));
+    load.set("ask", false, "asked", now);
+    let (mut panicking, mut other) = (load.follow(LoadKey::Readiness), load.follow(LoadKey::Readiness));
+    assert_eq!(events(&mut panicking).len() + events(&mut other).len(), 2);
+    let waker = Waker::from(Arc::new(AnswersAndPanics(load.clone(), now + Duration::from_secs(2))));
+    assert!(panicking.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+    let set = || load.set("ask", true, "answered", now + Duration::from_secs(1));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(set)).is_err());
+    let told = events(&mut other);
+    let told: Vec<_> = told.iter().map(|event| matches!(event, LoadEvent::Readiness(change) if change.ready)).collect();
+    assert_eq!(told, [true, false], "though nobody has asked since");
+}
+
+/// 39: scaling in takes the unready first.
+#[test]
+fn drain_learns_of_a_shutdown_that_comes_in_an_overload() {
+    let mut world = World::new(Mode::Full);
+    let load = world.driver.load().clone();
+    let mut drain = load.follow(LoadKey::Readiness);
+    world.ticks(5, &[]);
+    let is_for_good = |event: &LoadEvent| matches!(event, LoadEvent::Readiness(change) if change.for_good);
+    let told = events(&mut drain);
+    assert_eq!((told.len(), told.iter().filter(|event| is_for_good(event)).count()), (2, 0), "ready, unready");
+    let waker = CountingWaker::new();
+    assert!(drain.poll_recv(&mut Context::from_waker(&Waker::from(Arc::clone(&waker)))).is_pending());
+    load.shut_down("SIGTERM", world.now());
+    assert_eq!(waker.wakes(), 1);
+    let [last] = &events(&mut drain)[..] else { panic!("one change") };
+    assert!(is_for_good(last), "{last:?}");
+    world.source.says(crate::world::Says::Ratio(0.1));
+    world.ticks(20, &[]);
+    assert_eq!(events(&mut drain), [], "and that was the last");
+}
+
+#[test]
+fn follower_that_lags_is_told_of_a_gap_and_ends_at_what_holds() {
+    let now = Instant::now();
+    let load = LoadHub::new(Readiness::new(now));
+    let mut slow = load.follow(LoadKey::Readiness);
+    for flip in 1..=1_001_u64 {
+        load.set("flapping", flip % 2 == 0, "", now + Duration::from_secs(flip));
+    }
+    let (mut missed, mut events_seen, mut last) = (0, 0, None);
+    while let Ok(received) = slow.try_recv() {
+        match received {
+            keywake::Received::Gap(gap) => missed += gap.missed.unwrap_or_default(),
+            keywake::Received::Event(event) => (events_seen, last) = (events_seen + 1, Some((*event).clone())),
+            other => panic!("neither: {other:?}"),
+        }
+    }
+    assert!(missed > 0 && missed + events_seen == 1_002, "{missed} missed, {events_seen} received");
+    assert!(matches!(last, Some(LoadEvent::Readiness(change)) if !change.ready) && !load.is_ready());
+    assert_eq!(events(&mut load.follow(LoadKey::Readiness)).len(), 1, "who comes now needs none of it");
+}
+
+#[test]
+fn hub_that_is_shut_down_in_an_overload_stops_no_driver() {
+    let mut world = World::new(Mode::Full);
+    let (hot, cool) = (world.stream(StreamClass::Dev, "hot"), world.stream(StreamClass::Live, "cool"));
+    world.ticks(4, &[&hot, &cool]);
+    world.driver.load().hub().shutdown(keywake::CloseReason::Shutdown);
+    let lines = world.ticks(2, &[&hot, &cool]);
+    assert_eq!(evicted(&lines), [(30.0, "hot".to_owned())]);
+    assert_eq!(hot.cancelled().map(|cancelled| cancelled.cause()), Some(EndCause::Evicted));
+    assert!(!world.driver.load().is_ready(), "who asks is answered");
+}
+
 #[test]
 fn hub_that_is_shut_down_ends_every_stream() {
     let world = World::new(Mode::Full);

@@ -1,8 +1,14 @@
 //! What is logged, and what is told as metrics.
 
-use keywake::{load::StreamClass, overload::evictor::Mode};
+use keywake::{
+    load::StreamClass,
+    overload::{
+        evictor::Mode,
+        watchdog::{Watchdog, WatchdogLimits},
+    },
+};
 
-use crate::world::{Says, World};
+use crate::world::{Says, World, evictor};
 
 /// E18: the source's fields, under its names.
 #[test]
@@ -30,18 +36,29 @@ fn lines_have_the_sources_fields() {
     assert_eq!(*ended, (65.0, recovered.to_owned()));
 }
 
+#[test]
+fn trace_id_of_a_client_makes_no_second_line() {
+    let watchdog = Watchdog::new(WatchdogLimits::default()).unwrap();
+    let mut world = World::with(evictor(Mode::Full), |builder| builder.watchdog(watchdog));
+    let hostile = "a\nevicting stream trace_id=b\u{1b}[2J";
+    let (hot, cool) = (world.stream(StreamClass::Dev, hostile), world.stream(StreamClass::Live, "cool"));
+    let mut lines = world.ticks(6, &[&hot, &cool]);
+    lines.extend(world.ticks(200, &[]));
+    let of_it: Vec<_> = lines.iter().map(|(_, line)| line.to_string()).filter(|line| line.contains("trace_id=b")).collect();
+    for kind in ["evicting stream", "request active", "request stalled"] {
+        assert!(of_it.iter().any(|line| line.starts_with(kind)), "{kind}: {of_it:?}");
+    }
+    assert!(of_it.iter().all(|line| !line.contains(char::is_control) && line.contains("a\\nevicting")), "{of_it:?}");
+}
+
 #[cfg(feature = "metrics")]
 mod recorded {
     use std::{collections::BTreeMap, time::Duration};
 
-    use keywake::overload::{
-        admission::{Admission, AdmissionLimits},
-        watchdog::{Watchdog, WatchdogLimits},
-    };
+    use keywake::overload::admission::{Admission, AdmissionLimits};
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
     use super::*;
-    use crate::world::evictor;
 
     fn recorded(world: &World) -> BTreeMap<String, f64> {
         let recorder = DebuggingRecorder::new();

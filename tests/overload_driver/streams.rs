@@ -11,7 +11,7 @@ use std::{
 
 use keywake::{
     load::StreamClass,
-    meter::Meter,
+    meter::{Meter, Timing},
     overload::{
         admission::{Admission, AdmissionLimits, Decision},
         driver::{CancelToken, Driver, Registration, StreamInfo, Streams},
@@ -251,6 +251,21 @@ fn what_its_client_tells_of_earlier_evictions_spares_a_stream() {
     let explanation = world.driver.explain();
     let hot = explanation.streams.iter().find(|stream| stream.id == hot.id()).expect("it is there");
     assert_eq!((hot.candidate.evictions_so_far, hot.candidate.resume_cost), (2, Duration::from_secs(9)));
+}
+
+#[test]
+fn stream_that_is_metered_and_not_registered_costs_the_others_nothing() {
+    let meter = Meter::builder().timing(Timing::ThreadCpu).build();
+    let mut world = World::with(evictor(Mode::Full), |builder| builder.meter(meter.clone()));
+    let mut foreign = vec![meter.track(StreamClass::Live)];
+    let first = world.stream(StreamClass::Dev, "first");
+    foreign.push(meter.track(StreamClass::Live));
+    let second = world.stream(StreamClass::Dev, "second");
+    world.ticks(4, &[&first, &second]);
+    let known: Vec<_> = world.driver.explain().streams;
+    assert_eq!(known.len(), 2);
+    assert!(known.iter().all(|stream| stream.candidate.burn_cores > 0.0), "{known:?}");
+    drop(foreign);
 }
 
 #[test]

@@ -356,6 +356,47 @@ fn tick_in_which_a_waker_panics_is_over_and_the_next_goes_on() {
     assert_eq!(world.source.reads(), 7);
 }
 
+/// D8.
+#[test]
+fn waker_that_panics_costs_the_others_of_its_round_nothing() {
+    let mut world = World::with(evictor(Mode::Full).max_per_round(Some(2)), |builder| builder);
+    let streams = [StreamClass::Dev, StreamClass::Live, StreamClass::CatchUp].map(|class| world.stream(class, "one"));
+    let [first, second, third] = &streams;
+    let (mut all, mut own) = (world.driver.load().follow(LoadKey::Evictions), second.token());
+    let mut token = first.token();
+    assert!(token.poll_cancelled(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+    let woken = crate::support::CountingWaker::new();
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(own.poll_cancelled(&mut Context::from_waker(&waker)).is_pending());
+    world.ticks(5, &[first, second, third]);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.ticks(1, &[first, second, third])));
+    assert!(result.is_err());
+    assert!(first.cancelled().is_some() && second.cancelled().is_some() && third.cancelled().is_none());
+    assert_eq!((events(&mut all).len(), woken.wakes()), (2, 1));
+    assert_eq!(world.driver.evictions().iter().map(|count| count.count).sum::<u64>(), 2);
+    // Nor does it when all are told to go.
+    let mut token = third.token();
+    assert!(token.poll_cancelled(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+    let fourth = world.stream(StreamClass::Live, "one");
+    let all = || world.driver.streams().cancel_all(EndCause::ShuttingDown);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(all)).is_err());
+    assert!(third.cancelled().is_some() && fourth.cancelled().is_some());
+}
+
+#[test]
+fn reading_that_never_has_anything_to_compare_with_keeps_nobody_unready_for_longer_than_the_bound() {
+    let admission = admission(AdmissionLimits::default());
+    let mut world = World::with(evictor(Mode::Full), |builder| builder.admission(admission.clone()));
+    world.ticks(4, &[]);
+    world.source.says(Says::Pending);
+    world.ticks(59, &[]);
+    assert!(!world.driver.load().is_ready() && !admission.is_accepting());
+    let lines = world.ticks(1, &[]);
+    assert!(matches!(lines[..], [(320.0, Line::OverloadEnded(state))] if state.ended == Some(Ended::Forced)), "{lines:?}");
+    assert!(world.driver.load().is_ready() && admission.is_accepting());
+    assert_eq!(world.driver.gauges().signal_errors, 0);
+}
+
 #[test]
 fn parts_that_do_not_fit_are_refused_in_words() {
     let lonely = DriverBuilder::new(EvictorBuilder::new()).concurrency(AdaptiveConcurrency::new(1, 2).unwrap());

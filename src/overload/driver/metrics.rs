@@ -25,7 +25,7 @@ impl Driver {
     /// | `tier1_effective_active_requests` | gauge | `substreams_tier1_effective_active_requests` |
     /// | `tier1_cpu_demand_cores` | gauge, cores | |
     /// | `tier1_cpu_demand_ratio` | gauge | |
-    /// | `tier1_cpu_predicted_ratio` | gauge; in mode observe the ratio without those that would be gone | |
+    /// | `tier1_cpu_predicted_ratio` | gauge; the demand ratio without those that were just told to go, in mode observe without all that would be gone | |
     /// | `tier1_cpu_unattributed_ratio` | gauge | |
     /// | `tier1_cpu_psi_full_ratio` | gauge | |
     /// | `tier1_cpu_throttled_ratio` | gauge | |

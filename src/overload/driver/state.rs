@@ -9,7 +9,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    load::StreamClass,
+    load::{CpuSample, StreamClass},
     overload::{
         admission::Admission,
         concurrency::{AdaptiveConcurrency, ConcurrencySample},
@@ -173,14 +173,15 @@ impl State {
     fn step_evictor(&mut self, now: Instant, streams: &Streams, step: &mut Step) {
         let split = streams.meter().sample(now, self.source.process_cpu());
         let samples = streams.samples(split.as_ref());
+        // Nothing to compare with is neither a reading nor a failed one: over no time, so that the evictor looks at its bounds alone.
+        let nothing = CpuSample::new(now, Duration::ZERO, 0.0);
         let sample = self.window.take();
-        let has_failed = std::mem::take(&mut self.has_failed);
         let sample = match &sample {
             Some(sample) => Ok(sample),
-            None if has_failed => Err(SignalLost),
-            // Nothing to compare with: neither a reading nor a failed one.
-            None => return,
+            None if self.has_failed => Err(SignalLost),
+            None => Ok(&nothing),
         };
+        self.has_failed = false;
         step.actions = self.evictor.step(sample, &samples, now);
         for action in &step.actions {
             match action {

@@ -8,6 +8,7 @@ use std::{
 
 use super::token::{CancelToken, Cancelled, Flag};
 use crate::{
+    hub::FirstPanic,
     load::StreamClass,
     meter::{Meter, Split, StreamMeter},
     overload::{
@@ -173,10 +174,15 @@ impl Streams {
     /// Cancels all streams that are there: when the process stops, and its time to drain is over. How many were not cancelled before.
     ///
     /// # Panics
-    /// As [`cancel`](Self::cancel); the streams behind that one are not cancelled then.
+    /// As [`cancel`](Self::cancel), when all are cancelled.
     pub fn cancel_all(&self, cause: EndCause) -> usize {
         let ids: Vec<_> = self.shared.entries.lock().by_id.keys().copied().collect();
-        ids.into_iter().filter(|id| self.cancel(*id, cause)).count()
+        let (mut cancelled, mut panics) = (0, FirstPanic::default());
+        for id in ids {
+            panics.run(|| cancelled += usize::from(self.cancel(id, cause)));
+        }
+        panics.go_on();
+        cancelled
     }
 
     /// Whether there is still somebody to cancel is asked and answered under the lock that the end of a stream takes.
@@ -185,14 +191,10 @@ impl Streams {
         entries.by_id.get(&id).is_some_and(|entry| entry.flag.cancel(cancelled()))
     }
 
-    /// Ends a victim. `None`: that was nothing, since it has ended or was cancelled before.
+    /// Sets a victim's cause, which is then to be published. `None`: that was nothing, since it has ended or was cancelled before.
     pub(super) fn evict(&self, victim: Victim) -> Option<PlainArc<Victim>> {
         let (id, victim) = (victim.eviction.id, PlainArc::new(victim));
-        if !self.set(id, || Cancelled::new(EndCause::Evicted, Some(PlainArc::clone(&victim)))) {
-            return None;
-        }
-        self.shared.load.publish(LoadKey::Stream(id), LoadEvent::Evict(PlainArc::clone(&victim)));
-        Some(victim)
+        self.set(id, || Cancelled::new(EndCause::Evicted, Some(PlainArc::clone(&victim)))).then_some(victim)
     }
 
     /// Whose task of the watchdog it is.
@@ -203,12 +205,17 @@ impl Streams {
     /// What the evictor is to know, after what was used was split. Streams that were in no split yet are not among them.
     pub(super) fn samples(&self, split: Option<&Split>) -> Vec<StreamSample<StreamId>> {
         let mut entries = self.shared.entries.lock();
-        for cost in split.map_or(&[][..], |split| &split.streams) {
-            if let Some(entry) = entries.by_id.get_mut(&StreamId::new(cost.id)) {
+        let mut samples = Vec::with_capacity(entries.by_id.len());
+        // Both are in the order of their ids.
+        let mut costs = split.map_or(&[][..], |split| &split.streams).iter().peekable();
+        for (id, entry) in &mut entries.by_id {
+            while costs.next_if(|cost| cost.id < id.number()).is_some() {}
+            if let Some(cost) = costs.next_if(|cost| cost.id == id.number()) {
                 entry.cost = Some((cost.class, cost.cpu));
             }
+            samples.extend(entry.sample(*id));
         }
-        entries.by_id.iter().filter_map(|(id, entry)| entry.sample(*id)).collect()
+        samples
     }
 
     pub(super) fn meter(&self) -> &Meter {

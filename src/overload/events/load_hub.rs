@@ -5,6 +5,7 @@ use std::{borrow::Cow, fmt, time::Instant};
 use super::{LoadEvent, LoadKey, OverloadState};
 use crate::{
     Builder, Hub, OnLastPublisher, SharedPublisher, Start, Subscription,
+    hub::FirstPanic,
     overload::{
         admission::Admission,
         readiness::{Change, Readiness, SharedReadiness},
@@ -63,22 +64,8 @@ struct Shared {
 struct Telling {
     is_stale: bool,
     is_busy: bool,
-    /// What was told last.
-    told: Option<(bool, Instant)>,
-}
-
-/// A turn of telling; ended also by a waker that panics.
-struct Turn<'a> {
-    telling: &'a Mutex<Telling>,
-    is_over: bool,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.telling.lock().is_busy = false;
-        }
-    }
+    /// What was told last: whether it is ready, whether it shuts down, and since when it is ready or not.
+    told: Option<(bool, bool, Instant)>,
 }
 
 impl LoadHub {
@@ -150,7 +137,8 @@ impl LoadHub {
         self.set(ROOM, has_room, reason, now)
     }
 
-    /// Shuts down, see [`Readiness::shut_down`], and tells it. (Streams are not cancelled by that, and the hub goes on.)
+    /// Shuts down, see [`Readiness::shut_down`], and tells it. (Streams are not cancelled by that, and the hub goes on. So does a driver, until
+    /// it is [stopped](crate::overload::driver::Driver::stop).)
     ///
     /// # Panics
     /// As [`set`](Self::set).
@@ -184,7 +172,8 @@ impl LoadHub {
         self.shared.publisher.publish_owned(key, event);
     }
 
-    /// Publishes the verdict, if it is another one than was told last.
+    /// Publishes the verdict, if it is another one than was told last. A waker that panics does so when all is told, also what others left
+    /// to this turn meanwhile.
     fn tell(&self) {
         let Shared { telling, readiness, .. } = &*self.shared;
         let mut state = telling.lock();
@@ -194,22 +183,25 @@ impl LoadHub {
         }
         state.is_busy = true;
         drop(state);
-        let mut turn = Turn { telling, is_over: false };
+        let mut panics = FirstPanic::default();
         loop {
             let mut state = telling.lock();
             if !state.is_stale {
-                (state.is_busy, turn.is_over) = (false, true);
-                return;
+                state.is_busy = false;
+                break;
             }
             state.is_stale = false;
             // Under the lock, so that what was changed after it is looked at again. Nobody's code runs in it.
             let verdict = readiness.verdict();
-            let is_news = state.told.replace((verdict.ready, verdict.since)) != Some((verdict.ready, verdict.since));
+            let news = Some((verdict.ready, verdict.for_good, verdict.since));
+            let is_news = state.told != news;
+            state.told = news;
             drop(state);
             if is_news {
-                self.publish(LoadKey::Readiness, LoadEvent::Readiness(PlainArc::new(verdict)));
+                panics.run(|| self.publish(LoadKey::Readiness, LoadEvent::Readiness(PlainArc::new(verdict))));
             }
         }
+        panics.go_on();
     }
 }
 

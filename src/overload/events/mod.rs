@@ -1,8 +1,8 @@
 //! What is said through a keywake hub: overload, readiness, who is let go.
 //!
 //! Everything that follows from a decision is an ordinary subscriber of a [`LoadHub`]: the health endpoint and the drain follow
-//! [`LoadKey::Readiness`], a dashboard [`LoadKey::Overload`] and [`LoadKey::Evictions`], and each stream its own
-//! [`LoadKey::Stream`], so that to cancel one of 70,000 wakes one task.
+//! [`LoadKey::Readiness`] (the drain waits for the change that is [for good](Change::for_good)), a dashboard [`LoadKey::Overload`] and
+//! [`LoadKey::Evictions`], and each stream its own [`LoadKey::Stream`], so that to cancel one of 70,000 wakes one task.
 //!
 //! Readiness and overload are states: the hub keeps the newest of each, whoever comes, and [`Start::Latest`](crate::Start::Latest)
 //! begins with it. Evictions and alerts are kept only while somebody follows them.
@@ -97,10 +97,10 @@ pub struct Victim {
 }
 
 impl fmt::Display for Victim {
-    /// The fields of the source's log line, by its names, and what more there is.
+    /// The fields of the source's log line, by its names, and what more there is. One line, whatever a client has put into its trace id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Eviction { age, burn_cores, class, cost_cores, demand_ratio, position, reason, usage_ratio, .. } = &self.eviction;
-        write!(f, "trace_id={} class={class} burn_cores={burn_cores:.3} age={age:.0?}", self.trace_id)?;
+        write!(f, "trace_id={} class={class} burn_cores={burn_cores:.3} age={age:.0?}", self.trace_id.escape_debug())?;
         if let Some(position) = position {
             write!(f, " current_block={position}")?;
         }
@@ -119,13 +119,13 @@ pub struct OverloadState {
     pub overloaded: bool,
     /// False: only observed. Nobody is refused and nobody let go.
     pub enforced: bool,
-    /// What is short.
+    /// What is short. When that becomes another thing, it is said again.
     pub bound: Option<Bound>,
     /// How the last overload ended.
     pub ended: Option<Ended>,
-    /// Usage over quota, when it began or ended.
+    /// Usage over quota, when this was said.
     pub usage_ratio: Option<f64>,
-    /// Demand over quota, when it began.
+    /// Demand over quota, when this was said. Not of an overload that ended.
     pub demand_ratio: Option<f64>,
     /// For how long the process was unready in the overload that ended.
     pub unready_for: Duration,

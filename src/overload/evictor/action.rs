@@ -23,7 +23,7 @@ pub enum Action<K> {
     Alert(Alert),
     /// End this stream, with [`EVICTED_MESSAGE`] as the cause. If it has ended meanwhile, that is nothing, and does not count.
     Evict(Eviction<K>),
-    /// The process is overloaded: new streams are refused from now on, if `enforced`.
+    /// The process is overloaded: new streams are refused from now on, if `enforced`. Said again where something else becomes short in it.
     OverloadBegan {
         /// What is short.
         bound: Bound,

@@ -1,10 +1,6 @@
 //! What each stream burns: the growth of its counter over the last ticks.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{demand::TICKS, memory::Brought};
 use crate::load::StreamClass;
@@ -68,8 +64,10 @@ pub(super) struct Tracked {
     /// The evictor's time and the counter, the oldest first.
     points: [(Duration, Duration); TICKS + 1],
     len: usize,
-    /// It was told to go, or would have been.
-    pub(super) taken: bool,
+    /// In cores, over the last ticks. `None`: seen only once.
+    burn: Option<f64>,
+    /// When it was told to go, or would have been, by the evictor's time.
+    pub(super) taken: Option<Duration>,
     seen: u64,
 }
 
@@ -85,7 +83,8 @@ impl Tracked {
             parallelism: None,
             points: [(Duration::ZERO, Duration::ZERO); TICKS + 1],
             len: 0,
-            taken: false,
+            burn: None,
+            taken: None,
             seen: 0,
         }
     }
@@ -113,10 +112,10 @@ impl Tracked {
         }
         self.points[self.len] = (time, sample.cpu);
         self.len += 1;
+        self.burn = self.measured();
     }
 
-    /// In cores, over the last ticks. `None`: seen only once.
-    fn burn(&self) -> Option<f64> {
+    fn measured(&self) -> Option<f64> {
         let (first, last) = (self.points[0], self.points[self.len.checked_sub(1)?]);
         let time = last.0.saturating_sub(first.0).as_secs_f64();
         let burn = last.1.saturating_sub(first.1).as_secs_f64() / time;
@@ -127,7 +126,8 @@ impl Tracked {
 /// All streams of the last tick.
 #[derive(Debug)]
 pub(super) struct Burns<K> {
-    streams: HashMap<K, Tracked>,
+    /// In the order of their ids: a tick goes through both once, in the order in which they lie in memory.
+    streams: Vec<(K, Tracked)>,
     turn: u64,
     /// By what burns are multiplied, so that they are not more than the process used.
     scale: f64,
@@ -139,29 +139,57 @@ pub(super) struct Burns<K> {
     pub(super) highest_cores: f64,
 }
 
-impl<K: Clone + Eq + Hash> Burns<K> {
+impl<K: Clone + Ord> Burns<K> {
     pub(super) fn new() -> Self {
-        Self { streams: HashMap::new(), turn: 0, scale: 1.0, unattributed_cores: 0.0, attributed_cores: 0.0, highest_cores: 0.0 }
+        Self { streams: Vec::new(), turn: 0, scale: 1.0, unattributed_cores: 0.0, attributed_cores: 0.0, highest_cores: 0.0 }
     }
 
     /// Takes the streams of one tick; who is not among them is forgotten.
     pub(super) fn observe(&mut self, streams: &[StreamSample<K>], time: Duration) {
         self.turn = self.turn.wrapping_add(1);
-        for sample in streams {
-            let tracked = match self.streams.get_mut(&sample.id) {
-                Some(tracked) => tracked,
-                None => self.streams.entry(sample.id.clone()).or_insert_with(|| Tracked::new(sample)),
+        if streams.is_sorted_by(|one, next| one.id <= next.id) {
+            self.merge(streams.iter(), time);
+        } else {
+            let mut sorted: Vec<_> = streams.iter().collect();
+            sorted.sort_by(|one, other| one.id.cmp(&other.id));
+            self.merge(sorted.into_iter(), time);
+        }
+        let turn = self.turn;
+        self.streams.retain(|(_, tracked)| tracked.seen == turn);
+        if self.streams.capacity() > 64 && self.streams.len() < self.streams.capacity() / 8 {
+            self.streams.shrink_to(self.streams.len() * 2);
+        }
+    }
+
+    /// Of samples in the order of their ids. One that is told twice counts as it was told first.
+    fn merge<'a>(&mut self, samples: impl Iterator<Item = &'a StreamSample<K>>, time: Duration)
+    where
+        K: 'a,
+    {
+        let (known, turn) = (self.streams.len(), self.turn);
+        let mut next = 0;
+        for sample in samples {
+            while next < known && self.streams[next].0 < sample.id {
+                next += 1;
+            }
+            let place = if next < known && self.streams[next].0 == sample.id {
+                next
+            } else {
+                if self.streams.len() == known || self.streams.last().is_some_and(|(id, _)| *id != sample.id) {
+                    self.streams.push((sample.id.clone(), Tracked::new(sample)));
+                }
+                self.streams.len() - 1
             };
+            let (_, tracked) = &mut self.streams[place];
             if tracked.started != sample.started {
                 *tracked = Tracked::new(sample);
             }
             tracked.observe(sample, time);
-            tracked.seen = self.turn;
+            tracked.seen = turn;
         }
-        let turn = self.turn;
-        self.streams.retain(|_, tracked| tracked.seen == turn);
-        if self.streams.capacity() > 64 && self.streams.len() < self.streams.capacity() / 8 {
-            self.streams.shrink_to(self.streams.len() * 2);
+        // Who comes mostly has the highest id yet; otherwise two sorted parts become one.
+        if known > 0 && self.streams.get(known).is_some_and(|(id, _)| *id < self.streams[known - 1].0) {
+            self.streams.sort_by(|(one, _), (other, _)| one.cmp(other));
         }
     }
 
@@ -169,7 +197,7 @@ impl<K: Clone + Eq + Hash> Burns<K> {
     /// to the total; what is missing of it is nobody's.
     pub(super) fn relate(&mut self, own_cores: f64) {
         let (mut sum, mut highest) = (0.0_f64, 0.0_f64);
-        for burn in self.streams.values().filter_map(Tracked::burn) {
+        for burn in self.streams.iter().filter_map(|(_, tracked)| tracked.burn) {
             sum += burn;
             highest = highest.max(burn);
         }
@@ -181,20 +209,24 @@ impl<K: Clone + Eq + Hash> Burns<K> {
 
     /// In cores, scaled.
     pub(super) fn burn(&self, tracked: &Tracked) -> Option<f64> {
-        tracked.burn().map(|burn| burn * self.scale)
+        tracked.burn.map(|burn| burn * self.scale)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &Tracked)> {
-        self.streams.iter()
+        self.streams.iter().map(|(id, tracked)| (id, tracked))
+    }
+
+    fn place(&self, id: &K) -> Option<usize> {
+        self.streams.binary_search_by(|(other, _)| other.cmp(id)).ok()
     }
 
     pub(super) fn get(&self, id: &K) -> Option<&Tracked> {
-        self.streams.get(id)
+        self.place(id).map(|place| &self.streams[place].1)
     }
 
-    pub(super) fn take(&mut self, id: &K) {
-        if let Some(tracked) = self.streams.get_mut(id) {
-            tracked.taken = true;
+    pub(super) fn take(&mut self, id: &K, time: Duration) {
+        if let Some(place) = self.place(id) {
+            self.streams[place].1.taken = Some(time);
         }
     }
 

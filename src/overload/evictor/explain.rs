@@ -52,7 +52,7 @@ pub enum Fate {
 impl fmt::Display for Fate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Chosen => f.write_str("goes"),
+            Self::Chosen => f.write_str("would go"),
             Self::Next => f.write_str("may go"),
             Self::Spared(why) => write!(f, "stays, {why}"),
         }

@@ -1,17 +1,19 @@
 //! Who was evicted lately, so that one client is not chased from instance to instance.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     time::{Duration, Instant},
 };
 
-/// The most identities that are remembered; the longest-past eviction is forgotten first.
+/// The most identities that are remembered; the one whose last eviction is longest ago is forgotten first.
 const MOST: usize = 65_536;
 
 /// See the module. Times are those of the evictor's own clock.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     past: HashMap<u64, Past>,
+    /// All of `past`, by when it was last: a round may be of more than are remembered.
+    by_age: BTreeSet<(Duration, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,19 +35,12 @@ impl Memory {
             return;
         }
         let times = self.times(Some(identity), brought).saturating_add(1);
-        if self.past.len() >= MOST && !self.past.contains_key(&identity) {
-            self.forget(time, cool_off);
+        if let Some(before) = self.past.insert(identity, Past { last: time, times }) {
+            self.by_age.remove(&(before.last, identity));
         }
-        self.past.insert(identity, Past { last: time, times });
-    }
-
-    /// Lets go what has cooled off, and the oldest if that is nothing.
-    fn forget(&mut self, time: Duration, cool_off: Duration) {
-        let before = self.past.len();
-        self.past.retain(|_, past| time.saturating_sub(past.last) < cool_off);
-        if self.past.len() == before {
-            let oldest = self.past.iter().min_by_key(|(_, past)| past.last).map(|(identity, _)| *identity);
-            oldest.and_then(|oldest| self.past.remove(&oldest));
+        self.by_age.insert((time, identity));
+        if self.past.len() > MOST {
+            self.by_age.pop_first().and_then(|(_, oldest)| self.past.remove(&oldest));
         }
     }
 
@@ -102,14 +97,20 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
         let (mut memory, now, none) = (Memory::default(), Instant::now(), Brought::default());
-        for identity in 0..=MOST as u64 {
+        let cools = |memory: &Memory, identity| memory.cools(Some(identity), none, Duration::ZERO, now, HOUR);
+        for identity in 0..MOST as u64 {
             memory.remember(identity, none, Duration::from_millis(identity), HOUR);
         }
-        assert_eq!(memory.past.len(), MOST);
-        assert!(
-            !memory.cools(Some(0), none, Duration::ZERO, now, HOUR) && memory.cools(Some(1), none, Duration::ZERO, now, HOUR)
-        );
-        memory.remember(u64::MAX, none, 2 * HOUR, HOUR);
-        assert_eq!(memory.past.len(), 1, "all others have cooled off");
+        // That one is the newest again.
+        memory.remember(0, none, Duration::from_secs(100), HOUR);
+        memory.remember(u64::MAX, none, Duration::from_secs(100), HOUR);
+        assert_eq!((memory.past.len(), memory.by_age.len()), (MOST, MOST));
+        assert_eq!([0, 1, 2, u64::MAX].map(|identity| cools(&memory, identity)), [true, false, true, true]);
+        assert_eq!(memory.times(Some(0), none), 2);
+        // A round of far more than are remembered takes no time to speak of.
+        for identity in 1_000_000..1_000_000 + 4 * MOST as u64 {
+            memory.remember(identity, none, 2 * HOUR, HOUR);
+        }
+        assert_eq!((memory.past.len(), memory.by_age.len()), (MOST, MOST));
     }
 }

@@ -10,7 +10,8 @@
 //! * **O2** Nothing is evicted at a tick at which it is not saturated, at which nothing could be read, or when the machine is short and not the
 //!   quota.
 //! * **O3** Between two rounds lies the cooldown, whatever came between.
-//! * **O4** It is unready for no longer than `max_unready` and a tick at a stretch, and after such a stretch ready for at least as long.
+//! * **O4** It is unready for no longer than `max_unready` and a tick at a stretch, and after such a stretch ready for at least as long, or
+//!   until it has recovered.
 //! * **O5** A constant input leads, from any state, to being ready or to a round, within sustain, drain, cooldown and `max_unready`.
 //! * **O6** No reading makes a number that is none, and time that goes back makes nothing but a wait.
 //! * **O7** In mode observe nothing is asked for, in mode off nothing is looked at.
@@ -30,7 +31,6 @@ mod victims;
 
 use std::{
     fmt,
-    hash::Hash,
     time::{Duration, Instant},
 };
 
@@ -76,7 +76,7 @@ pub struct Gauges {
     pub full_stalled: Option<f64>,
     /// Unready and refusing. Never in mode observe, nor when the signal is lost.
     pub overloaded: bool,
-    /// In mode observe, the demand ratio if those had gone that would have been evicted; otherwise the demand ratio.
+    /// The demand ratio without those that were told to go at the last step; in mode observe, without all that ever would have been.
     pub predicted_ratio: Option<f64>,
     /// In cores.
     pub quota_cores: Option<f64>,
@@ -175,7 +175,7 @@ fn readable(sample: &CpuSample) -> bool {
     (0.0..=MOST_CORES).contains(&sample.usage_cores) && quota_is_one
 }
 
-impl<K: Clone + Eq + Hash + Ord> Evictor<K> {
+impl<K: Clone + Ord> Evictor<K> {
     fn from_parts(settings: Settings, policy: Box<dyn VictimPolicy>, warnings: Vec<SettingsWarning>) -> Self {
         Self {
             guard: FleetGuard::new(settings.min_ready_share),
@@ -202,6 +202,9 @@ impl<K: Clone + Eq + Hash + Ord> Evictor<K> {
     /// A stream that is not among them has ended and is forgotten. Steps that come within half an interval are passed over (they only say
     /// [`Ready`](Action::Ready) or [`Unready`](Action::Unready) again), so that what was read over too short a time decides nothing. Late ones
     /// count for the time that has passed.
+    ///
+    /// It goes over all streams: 70,000 take 3 ms, and 14 ms where a round comes (`cargo bench --bench evictor --features overload`, 2 cores
+    /// of a Xeon, 2026-11-30), if they are told in the order of their ids; otherwise they are sorted first.
     pub fn step(&mut self, sample: Result<&CpuSample, SignalLost>, streams: &[StreamSample<K>], now: Instant) -> Vec<Action<K>> {
         let mut actions = Vec::new();
         if !self.wants_samples() {
@@ -371,6 +374,7 @@ impl<K: Clone + Eq + Hash + Ord> Evictor<K> {
             demand_cores: demand,
             usage_cores: self.demand.usage_cores().unwrap_or(sample.usage_cores),
             own_cores: own,
+            at: self.clock.time,
         });
         let reason = if saturated { EvictReason::Saturated } else { EvictReason::Throttled };
         self.last = Some(Reading { quota_cores: sample.quota_cores, usage_ratio, demand_ratio, full_stalled, reason, load });
@@ -402,8 +406,6 @@ impl<K: Clone + Eq + Hash + Ord> Evictor<K> {
                         actions.push(Action::Alert(Alert::NodeContended { full_stalled }));
                     }
                 }
-                Turn::Became(Bound::Node) => actions.push(Action::Alert(Alert::NodeContended { full_stalled })),
-                Turn::Became(_) => {}
                 Turn::Ended { how, unready_for } => {
                     actions.push(Action::OverloadEnded { how, enforced, usage_ratio, unready_for });
                 }
@@ -462,7 +464,7 @@ impl<K: Clone + Eq + Hash + Ord> Evictor<K> {
                 let brought = self.burns.get(&eviction.id).map(|tracked| tracked.brought).unwrap_or_default();
                 self.memory.remember(identity, brought, time, self.settings.cool_off);
             }
-            self.burns.take(&eviction.id);
+            self.burns.take(&eviction.id, time);
             actions.push(if self.settings.mode.enforces() { Action::Evict(eviction) } else { Action::WouldEvict(eviction) });
         }
         self.machine.evicted(time);

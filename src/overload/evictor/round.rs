@@ -1,9 +1,6 @@
 //! One round: who may go, what each would free, and who goes.
 
-use std::{
-    hash::Hash,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{
     burns::{Burns, Tracked},
@@ -21,6 +18,8 @@ pub(super) struct Load {
     pub(super) usage_cores: f64,
     /// The process's own.
     pub(super) own_cores: f64,
+    /// When it was read, by the evictor's time.
+    pub(super) at: Duration,
 }
 
 impl Load {
@@ -47,7 +46,7 @@ struct Costs {
 }
 
 impl Costs {
-    fn new<K: Clone + Eq + Hash>(burns: &Burns<K>, load: &Load) -> Self {
+    fn new<K: Clone + Ord>(burns: &Burns<K>, load: &Load) -> Self {
         let held_back = (load.demand_cores * load.own_share() - load.own_cores).max(0.0);
         let attributed = if load.own_cores > 0.0 { (burns.attributed_cores / load.own_cores).min(1.0) } else { 0.0 };
         let from_cores = burns.highest_cores / 2.0;
@@ -85,7 +84,7 @@ pub(super) struct Outcome<'a, K> {
     pub(super) spared: Vec<(&'a K, Candidate, Spared)>,
 }
 
-impl<'a, K: Clone + Eq + Hash + Ord> Setting<'a, K> {
+impl<'a, K: Clone + Ord> Setting<'a, K> {
     fn candidate(&self, tracked: &Tracked, costs: &Costs) -> Candidate {
         let burn_cores = self.burns.burn(tracked).unwrap_or(0.0);
         Candidate {
@@ -102,20 +101,20 @@ impl<'a, K: Clone + Eq + Hash + Ord> Setting<'a, K> {
     fn burners(&self) -> usize {
         let counts = |tracked: &&Tracked| {
             let burn = self.burns.burn(tracked).unwrap_or(0.0);
-            !tracked.taken && burn > 0.0 && burn >= self.settings.min_burn_cores
+            tracked.taken.is_none() && burn > 0.0 && burn >= self.settings.min_burn_cores
         };
         self.burns.iter().map(|(_, tracked)| tracked).filter(counts).take(2).count()
     }
 
     fn rank(&self, tracked: &Tracked, candidate: &Candidate, burners: usize) -> Result<victims::Rank, Spared> {
         let Settings { mode, min_age, min_burn_cores, cool_off, .. } = self.settings;
-        if tracked.taken {
+        if tracked.taken.is_some() {
             return Err(Spared::Taken);
         }
         if *mode == Mode::DevOnly && candidate.class != StreamClass::Dev {
             return Err(Spared::OnlyDevGoes);
         }
-        let rank = self.policy.rank(candidate).ok_or(Spared::Unranked)?;
+        let rank = self.policy.rank(candidate).filter(|rank| !rank.score.is_nan()).ok_or(Spared::Unranked)?;
         if self.burns.burn(tracked).is_none() {
             return Err(Spared::Unsampled);
         }
@@ -134,22 +133,25 @@ impl<'a, K: Clone + Eq + Hash + Ord> Setting<'a, K> {
         Ok(rank)
     }
 
-    /// What those that would have been evicted, and in mode observe were not, burn on top.
+    /// What is in the load of those that count as gone: who was told to go since it was read, and in mode observe all who would have been.
+    /// (One that was told before and burns on is a burden like any other.)
     pub(super) fn taken_cores(&self) -> f64 {
-        if self.settings.mode.enforces() {
+        let enforces = self.settings.mode.enforces();
+        let is_gone = |tracked: &Tracked| tracked.taken.is_some_and(|at| !enforces || at >= self.load.at);
+        let mut taken = self.burns.iter().filter(|(_, tracked)| is_gone(tracked)).peekable();
+        if taken.peek().is_none() {
             return 0.0;
         }
         let costs = Costs::new(self.burns, &self.load);
-        let taken = self.burns.iter().filter(|(_, tracked)| tracked.taken);
         taken.filter_map(|(_, tracked)| self.burns.burn(tracked)).map(|burn| costs.of(burn)).sum()
     }
 
     pub(super) fn outcome(&self) -> Outcome<'a, K> {
         let costs = Costs::new(self.burns, &self.load);
         let burners = self.burners();
-        let (mut ranked, mut spared, mut production) = (Vec::new(), Vec::new(), 0_usize);
+        let (mut ranked, mut spared, mut production) = (Vec::with_capacity(self.burns.len()), Vec::new(), 0_usize);
         for (id, tracked) in self.burns.iter() {
-            production += usize::from(!tracked.taken && tracked.class != StreamClass::Dev);
+            production += usize::from(tracked.taken.is_none() && tracked.class != StreamClass::Dev);
             let candidate = self.candidate(tracked, &costs);
             match self.rank(tracked, &candidate, burners) {
                 Ok(rank) => ranked.push(Ranked { id, identity: tracked.identity, candidate, rank }),

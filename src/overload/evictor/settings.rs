@@ -332,7 +332,8 @@ impl EvictorBuilder {
         self
     }
 
-    /// For how long the process may be unready at a stretch. Then it is ready again, whatever the processors say, for at least as long.
+    /// For how long the process may be unready at a stretch. Then it is ready again, whatever the processors say, for at least as long or
+    /// until it has recovered.
     pub fn max_unready(mut self, time: Duration) -> Self {
         self.settings.max_unready = time;
         self
@@ -411,7 +412,7 @@ impl EvictorBuilder {
     /// # Errors
     /// When they cannot work: ratios not in order (`target` < `recover` < `threshold`), not numbers, zero where zero is no choice; a drain
     /// that is shorter than the interval; a bound on unreadiness that leaves no time to evict.
-    pub fn build<K: Clone + Eq + std::hash::Hash + Ord>(self) -> Result<Evictor<K>, SettingsError> {
+    pub fn build<K: Clone + Ord>(self) -> Result<Evictor<K>, SettingsError> {
         let warnings = check(&self.settings, self.source)?;
         Ok(Evictor::from_parts(self.settings, self.policy, warnings))
     }

@@ -149,9 +149,8 @@ pub(super) enum Seen {
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
+    /// It is overloaded and is to be unready, or something else is short now.
     Began(Bound),
-    /// Something else is short now.
-    Became(Bound),
     Ended {
         how: Ended,
         unready_for: Duration,
@@ -258,7 +257,10 @@ impl Machine {
         match (&mut self.overload, bound) {
             (Some(overload), Some(bound)) if overload.bound != bound => {
                 overload.bound = bound;
-                turns.push(Turn::Became(bound));
+                // One that is held back has not begun, as far as anybody was told.
+                if overload.unready_at.is_some() {
+                    turns.push(Turn::Began(bound));
+                }
             }
             (None, Some(bound)) if self.forced_until.is_none() => {
                 self.overload = Some(Overload { since: time, bound, unready_at: None, evicted: false, told_no_victim: false });

@@ -27,7 +27,7 @@ pub struct Candidate {
 pub struct Rank {
     /// Lower ones go first, all of one tier before the next.
     pub tier: u32,
-    /// Within a tier, higher ones go first; ties go by age, the oldest first, and then by id.
+    /// Within a tier, higher ones go first; ties go by age, the oldest first, and then by id. What is no number lets nobody go.
     pub score: f64,
     /// Whether `cost_cores` says what its end frees. Where not, the floor on burn does not apply, and the stream ends its round: what it freed
     /// is measured first.
@@ -130,7 +130,8 @@ const EXACT: f64 = 1e-6;
 
 /// In the order in which they go.
 pub(super) fn sort<K: Ord>(ranked: &mut [Ranked<'_, K>]) {
-    ranked.sort_by(|a, b| {
+    // Ids differ, so no two are alike.
+    ranked.sort_unstable_by(|a, b| {
         let by_score = b.rank.score.total_cmp(&a.rank.score);
         let by_age = Reverse(a.candidate.age).cmp(&Reverse(b.candidate.age));
         a.rank.tier.cmp(&b.rank.tier).then(by_score).then(by_age).then_with(|| a.id.cmp(b.id))

@@ -6,7 +6,8 @@
 //! * **Y1** Ready is: not shut down, and each condition is met, overruled or held back.
 //! * **Y2** A condition that was required and never spoken of is not met: nobody is ready before all have said so.
 //! * **Y3** Shutting down is for good. To look and to set is one step under `&mut`, so nothing that was about to be set comes after.
-//! * **Y4** A change is told when, and only when, the verdict changes.
+//! * **Y4** A change is told when, and only when, the verdict changes: ready, not ready, or not ready for good. So who drains learns of a
+//!   shutdown also where the process was unready already.
 //! * **Y5** A bounded condition keeps the process unready for no longer than its bound at a stretch.
 
 mod shared;
@@ -28,10 +29,10 @@ pub struct FleetGuard {
 }
 
 impl FleetGuard {
-    /// `None`: off.
+    /// `None`, or what is no number: off.
     #[must_use]
     pub fn new(min_ready_share: Option<f64>) -> Self {
-        Self { min_ready_share, ready_share: None }
+        Self { min_ready_share: min_ready_share.filter(|share| share.is_finite()), ready_share: None }
     }
 
     /// What share of the fleet is ready, this process included. `None`, or what is no number: not known.
@@ -88,15 +89,17 @@ impl Condition {
     }
 }
 
-/// That the process became ready, or stopped being it.
+/// That the process became ready, stopped being it, or will never be it again.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Change {
-    /// Which of the two.
+    /// Whether it is.
     pub ready: bool,
+    /// It shuts down: this is the last change.
+    pub for_good: bool,
     /// The condition that it hangs on and its reason, or what the shutdown said; when it became ready, what was the last thing missing.
     pub reason: String,
-    /// Since when.
+    /// Since when it is ready, or not.
     pub since: Instant,
 }
 
@@ -198,10 +201,15 @@ impl Readiness {
         self.settle(now)
     }
 
-    /// Not ready from here on, whatever is set. A second time changes nothing, not even the reason.
+    /// Not ready from here on, whatever is set: a change also if it was not ready before. A second time changes nothing, not even the
+    /// reason.
     pub fn shut_down(&mut self, reason: impl Into<Cow<'static, str>>, now: Instant) -> Option<Change> {
-        self.shutdown.get_or_insert_with(|| (reason.into(), now));
-        self.settle(now)
+        if self.shutdown.is_some() {
+            return None;
+        }
+        self.shutdown = Some((reason.into(), now));
+        let change = self.settle(now);
+        change.or_else(|| Some(self.verdict()))
     }
 
     /// What share of the fleet is ready; see [`min_ready_share`](Self::min_ready_share). It counts when a condition stops being met, and lets
@@ -225,7 +233,7 @@ impl Readiness {
     /// What [`is_ready`](Self::is_ready) says, with its reason, and since when.
     #[must_use]
     pub fn verdict(&self) -> Change {
-        Change { ready: self.told, reason: self.reason.clone(), since: self.since }
+        Change { ready: self.told, for_good: self.shutdown.is_some(), reason: self.reason.clone(), since: self.since }
     }
 
     /// All conditions, in the order in which they came.

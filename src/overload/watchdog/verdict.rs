@@ -28,6 +28,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { label, timed_out, active_for, since_last_progress, is_retry_safe, .. } = self;
         let retry = if *is_retry_safe { "may be retried" } else { "data was sent: not to be retried, but resumed" };
+        let label = label.escape_debug();
         write!(f, "{timed_out} ({label}: active for {active_for:.0?}, last progress {since_last_progress:.0?} ago, {retry})")
     }
 }
@@ -105,7 +106,7 @@ impl fmt::Display for LongActive {
     /// One line of `name=value` pairs behind the source's own message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { label, duration, since_last_progress, progress, .. } = self;
-        write!(f, "request active for a long time {label}")?;
+        write!(f, "request active for a long time {}", label.escape_debug())?;
         write!(f, " duration={duration:.0?} since_last_progress={since_last_progress:.0?}")?;
         progress.iter().try_for_each(|(source, count)| write!(f, " {source}={count}"))
     }
