@@ -44,9 +44,9 @@ pub use explored::{model, model_within, race, race3};
 pub use stressed::{model, model_within, race, race3};
 
 #[cfg(keywake_loom)]
-pub use loom::sync::atomic;
+pub use loom::{sync::atomic, thread::spawn};
 #[cfg(not(keywake_loom))]
-pub use std::sync::atomic;
+pub use std::{sync::atomic, thread::spawn};
 
 fn number_from_env(name: &str, otherwise: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)

@@ -1,6 +1,10 @@
 //! With a relay no wake is lost either: it comes, works, sleeps, or goes in any way, while an event is published.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Arc, Mutex},
+    task::{Context, Wake, Waker},
+    time::{Duration, Instant},
+};
 
 use keywake::{Hub, Publisher, Relay};
 use loom_tests::{KEY, Payload, Payloads, Runner, Sleeper, builder, model, model_within, race, race3};
@@ -342,8 +346,8 @@ fn twin_that_goes_against_relay() {
         let mut relay = Runner::new(relay);
         relay.poll();
         twin.poll();
-        // More than are woken in two rounds of a model.
-        let mut sleepers: Vec<_> = (0..5).map(|_| Sleeper::new(hub.subscribe(&KEY))).collect();
+        // More than are woken in two rounds of a model: the seat and a row, then a row of two.
+        let mut sleepers: Vec<_> = (0..7).map(|_| Sleeper::new(hub.subscribe(&KEY))).collect();
         for sleeper in &mut sleepers {
             assert!(sleeper.poll().is_pending(), "nothing yet");
         }
@@ -396,6 +400,81 @@ fn dropped_while_its_twin_works_against_publish() {
         assert!(sleeper.was_woken(), "also where nobody polls the twin again");
         judge(&mut sleeper, &[1, 2], &hub);
         drop((publisher, sleeper, hub, twin));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// Bound to a relay that is never polled, so that publishers wake them: one parks anew, having seen all, while the other is being woken,
+/// and stays parked.
+fn two_that_are_bound() -> (Payloads, Publisher<u8, Payload>, Hub<u8, Payload>, Relay, [Sleeper; 2]) {
+    let payloads = Payloads::new();
+    let (publisher, hub) = builder().build();
+    let relay = hub.relay();
+    let bound = || Sleeper::new(hub.subscribe(&KEY).on(&relay.handle()));
+    let mut sleepers = [bound(), bound()];
+    assert!(sleepers[0].poll().is_pending(), "nothing yet");
+    (payloads, publisher, hub, relay, sleepers)
+}
+
+#[test]
+fn bound_reader_that_parks_anew_against_two_publishes() {
+    model(|| {
+        let (payloads, mut publisher, hub, relay, [mut one, two]) = two_that_are_bound();
+        let events = [payloads.make(1), payloads.make(2)];
+        let (mut two, publisher) = race(
+            move || two.polled(2),
+            move || {
+                for event in events {
+                    publisher.publish(&KEY, event);
+                }
+                publisher
+            },
+        );
+        for sleeper in [&mut one, &mut two] {
+            judge(sleeper, &[1, 2], &hub);
+        }
+        drop((publisher, one, two, hub, relay));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// A task that runs as soon as it is woken, and then is at its reader, which is another one than it was woken for.
+struct RunsAtOnce(Mutex<Sleeper>);
+
+impl Wake for RunsAtOnce {
+    fn wake(self: Arc<Self>) {
+        let mut sleeper = self.0.lock().expect("nobody panics with it");
+        while sleeper.poll().is_ready() {}
+    }
+}
+
+/// The second event comes while the first one's publish tells again of who stays parked: so that is not all that it has to do.
+#[test]
+fn bound_reader_that_parks_anew_against_two_publishers() {
+    model(|| {
+        let (payloads, publisher, hub, relay, [mut one, two]) = two_that_are_bound();
+        let two = Arc::new(RunsAtOnce(Mutex::new(two)));
+        let mut runs_two = hub.subscribe(&KEY);
+        let waker = Waker::from(Arc::clone(&two));
+        assert!(runs_two.poll_recv(&mut Context::from_waker(&waker)).is_pending(), "nothing yet");
+        let publisher = publisher.shared();
+        let other = publisher.clone();
+        let (first, second) = (payloads.make(1), payloads.make(2));
+        // Both stay: the last one that goes closes the hub, which wakes everybody.
+        let publishers = race(
+            move || {
+                publisher.publish(&KEY, first);
+                publisher
+            },
+            move || {
+                other.publish(&KEY, second);
+                other
+            },
+        );
+        for sleeper in [&mut one, &mut two.0.lock().expect("nobody panics with it")] {
+            judge(sleeper, &[1, 2], &hub);
+        }
+        drop((publishers, runs_two, one, two, waker, hub, relay));
         payloads.assert_all_dropped();
     });
 }

@@ -1,7 +1,7 @@
 //! A set that sleeps while something of one of its keys happens is woken: at most once per wait, and never for nothing.
 
 use keywake::{CloseReason, Hub};
-use loom_tests::{KEY, Payload, Payloads, SetSleeper, builder, model, race, race3};
+use loom_tests::{KEY, Payload, Payloads, SetSleeper, builder, model, model_within, race, race3};
 
 const OTHER: u8 = 2;
 
@@ -58,6 +58,62 @@ fn set_against_publishes_to_two_keys() {
         );
         sleeper.judge();
         sleeper.assert_told(&[(KEY, 1), (OTHER, 2)]);
+        drop((publisher, sleeper, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// One set is marked for the first event; the other has received it by itself, and parks anew before that: it stays parked for the second.
+#[test]
+fn set_that_parks_anew_beside_one_that_is_marked_against_two_publishes() {
+    model_within(1, || {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let mut one = hub.subscribe_set();
+        one.add(&KEY);
+        let mut one = SetSleeper::new(one);
+        assert!(one.poll().is_pending(), "there is nothing yet");
+        let mut two = hub.subscribe_set();
+        two.add(&KEY);
+        let two = SetSleeper::new(two);
+        let events = [payloads.make(1), payloads.make(2)];
+        let (mut two, publisher) = race(
+            move || two.polled(2),
+            move || {
+                for event in events {
+                    publisher.publish(&KEY, event);
+                }
+                publisher
+            },
+        );
+        for sleeper in [&mut one, &mut two] {
+            sleeper.judge();
+            // The one of them reads nothing between the two: retention was faster.
+            assert_eq!(sleeper.told.last(), Some(&(KEY, 2)));
+        }
+        drop((publisher, one, two, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// Who closes a key marks beside the writer: meanwhile the set may not deliver the event of another key, and is told when it may.
+#[test]
+fn close_of_a_key_against_a_set_with_an_event_of_another() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let sleeper = asleep(&hub);
+        publisher.publish(&OTHER, payloads.make(1));
+        let closer = hub.clone();
+        let (mut sleeper, ()) = race(
+            move || sleeper.polled(2),
+            move || {
+                closer.close(&KEY, CloseReason::KeyClosed);
+            },
+        );
+        sleeper.judge();
+        let events: Vec<_> = sleeper.told.iter().copied().filter(|(_, seq)| *seq > 0).collect();
+        assert_eq!((&events[..], sleeper.ended.len()), (&[(OTHER, 1)][..], 1));
         drop((publisher, sleeper, hub));
         payloads.assert_all_dropped();
     });

@@ -79,6 +79,40 @@ fn relay_against_recv() {
     });
 }
 
+/// The set comes to a topic that the relay is just at, falls asleep there, and the next event is published.
+#[test]
+fn relay_at_work_against_a_set_that_comes_and_publishes() {
+    model(|| {
+        let payloads = Payloads::new();
+        let (mut publisher, hub) = builder().build();
+        let mut relay = Runner::new(hub.relay());
+        relay.poll();
+        let mut reader = Sleeper::new(hub.subscribe(&KEY));
+        assert!(reader.poll().is_pending(), "there is nothing yet");
+        publisher.publish(&KEY, payloads.make(1));
+        let mut set = hub.subscribe_set();
+        let event = payloads.make(2);
+        let (mut relay, (mut sleeper, publisher)) = race(
+            move || {
+                relay.poll();
+                relay
+            },
+            move || {
+                set.add(&KEY);
+                let sleeper = SetSleeper::new(set).polled(1);
+                publisher.publish(&KEY, event);
+                (sleeper, publisher)
+            },
+        );
+        relay.run();
+        reader.judge();
+        sleeper.judge();
+        sleeper.assert_told(&[(KEY, 2)]);
+        drop((publisher, sleeper, reader, hub, relay));
+        payloads.assert_all_dropped();
+    });
+}
+
 #[test]
 fn position_of_a_sleeping_set_against_publish_against_relay() {
     model_within(1, || {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keywake::{Received, RecvTimeoutError, Subscription};
-use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, model_within, race, race3};
+use loom_tests::{KEY, Payload, Payloads, Sleeper, builder, model, model_within, race, race3, spawn};
 
 /// Blocks until there is an event.
 fn blocking(mut reader: Subscription<u8, Payload>) {
@@ -86,6 +86,36 @@ fn two_threads_that_block_anew_against_two_publishes() {
                 publisher
             },
         );
+        drop((publisher, hub));
+        payloads.assert_all_dropped();
+    });
+}
+
+/// The second event comes when the thread that the first one woke has left: nobody would hand on its wake, so the thread that stayed
+/// parked has to be found.
+#[test]
+fn thread_that_blocks_anew_beside_one_that_leaves_and_publishes() {
+    model_within(1, || {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().build();
+        let publisher = publisher.shared();
+        let (leaves, mut stays) = (hub.subscribe(&KEY), hub.subscribe(&KEY));
+        let (first, second) = (payloads.make(1), payloads.make(2));
+        let other = publisher.clone();
+        let publishes = spawn(move || {
+            other.publish(&KEY, first);
+        });
+        let stays = spawn(move || {
+            // Where it comes too early for the first event there is nothing to be seen.
+            if stays.try_recv().is_ok() {
+                assert!(matches!(stays.recv_blocking(), Ok(Received::Event(event)) if event.seq() == 2));
+            }
+        });
+        blocking(leaves);
+        publisher.publish(&KEY, second);
+        publishes.join().expect("the publisher");
+        stays.join().expect("the thread that stays");
+        assert_eq!(hub.stats().empty_wakes, 0);
         drop((publisher, hub));
         payloads.assert_all_dropped();
     });

@@ -596,7 +596,6 @@ impl More {
         loop {
             let target = target_of(state);
             woken.left = false;
-            let before = woken.wakes;
             let is_through = slots.wake_behind(target, &mut Place::default(), budget, woken);
             if is_through && !woken.left {
                 return;
@@ -604,11 +603,9 @@ impl More {
             // AcqRel (pairs with the swap in `wake_aside`): as `mention`.
             self.parked.fetch_or(bit, Ordering::AcqRel);
             state = word.say(Waiting::ASIDE);
-            // Where somebody was woken and more are to be, he comes by again: but one who was to be may have turned out to have seen all.
-            // Where somebody was left, an event that came since may have found nobody.
-            let is_settled = !woken.left || target_of(state) == target;
-            let is_handed_on = is_through || woken.wakes > before;
-            if is_settled && is_handed_on {
+            // Where more are to be woken somebody was, who comes by again (a budget is spent on wakes alone). Where somebody was left, an
+            // event that came since may have found nobody.
+            if !woken.left || target_of(state) == target {
                 return;
             }
         }
