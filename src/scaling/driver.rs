@@ -85,11 +85,11 @@ pub enum Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Above => f.pad("above"),
-            Self::Below => f.pad("below"),
+            Self::Above => f.pad("above its band"),
+            Self::Below => f.pad("below its band"),
             Self::Resting => f.pad("resting"),
             Self::Unusable(why) => write!(f, "unusable ({why})"),
-            Self::Within => f.pad("within"),
+            Self::Within => f.pad("within its band"),
         }
     }
 }
@@ -113,7 +113,7 @@ impl fmt::Display for Vote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} asks for {}: ", self.driver, self.count)?;
         match self.utilisation {
-            Some(utilisation) => write!(f, "{utilisation:.3} is {}", self.verdict),
+            Some(utilisation) => write!(f, "use {utilisation:.3}, {}", self.verdict),
             None => write!(f, "{}", self.verdict),
         }
     }

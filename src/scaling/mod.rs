@@ -34,7 +34,7 @@
 //! (sample.concurrency_1m, sample.concurrency_10m) = (Some(320.0), Some(240.0));
 //! let decision = scaler.decide(&sample, Fleet::settled(4), Instant::now());
 //! assert_eq!((decision.count, decision.driver), (13, Some(Driver::Queue)));
-//! assert!(decision.to_string().starts_with("13 instances by queue; cpu asks for 7: 1.000 is above"));
+//! assert!(decision.to_string().starts_with("13 instances by queue; cpu asks for 7: use 1.000, above its band"));
 //! # Ok::<(), keywake::scaling::ConfigError>(())
 //! ```
 //!

@@ -79,7 +79,7 @@ impl Decision {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} instances", self.count)?;
+        write!(f, "{} {}", self.count, if self.count == 1 { "instance" } else { "instances" })?;
         match self.clamp {
             Clamp::Max => write!(f, " (at most; {} recommended)", self.recommended)?,
             Clamp::Min => write!(f, " (at least; {} recommended)", self.recommended)?,
@@ -87,6 +87,9 @@ impl fmt::Display for Decision {
         }
         match (self.reason, self.driver) {
             (Reason::Blind, _) => f.write_str(", the floor while a number is unusable")?,
+            (Reason::Driver, _) if self.votes.iter().all(|vote| matches!(vote.verdict, Verdict::Unusable(_))) => {
+                f.write_str(", held: no number can be used")?;
+            }
             (Reason::Driver, Some(driver)) => write!(f, " by {driver}")?,
             (Reason::Driver, None) => {}
             (Reason::Fixed, _) => f.write_str(", fixed")?,

@@ -94,6 +94,16 @@ fn stabilization_keeps_waves_from_turning_the_count() {
     }
 }
 
+/// What `docs/placement_and_scaling.md` and ARCHITECTURE.md tell of it.
+#[test]
+fn stabilization_over_a_day_is_as_operators_are_told() {
+    for (noise, turns, more) in [(any as fn(u64, &mut Random) -> f64, (438, 18), 1.0 / 12.0), (wave, (719, 2), 1.0 / 5.0)] {
+        let (plain, stable) = (day(0.2, noise, None), day(0.2, noise, five_minutes()));
+        assert_eq!((plain.turns, stable.turns), turns);
+        assert!((stable.mean / plain.mean - 1.0 - more).abs() < 0.01, "{stable:?}, {plain:?}");
+    }
+}
+
 /// With what was asked for of late, where `desired` are wanted and run.
 fn stabilized(scaler: &Scaler, mut sample: Sample, most: u32, desired: u32) -> Decision {
     sample.stabilized = Some(most);

@@ -192,5 +192,7 @@ fn limits_of_instances_are_known_by_their_sum() {
 #[test]
 fn votes_tell_what_an_operator_needs() {
     let decision = by_cpu().decide(&cores(2.46), Fleet { desired: 3, running: 3 }, Instant::now());
-    assert_eq!(decision.to_string(), "5 instances by cpu; cpu asks for 5: 0.820 is above");
+    assert_eq!(decision.to_string(), "5 instances by cpu; cpu asks for 5: use 0.820, above its band");
+    let blind = decide(&by_cpu(), &Sample::default(), 1);
+    assert_eq!(blind.to_string(), "1 instance, held: no number can be used; cpu asks for 1: unusable (missing)");
 }
