@@ -13,7 +13,10 @@ mod plot;
 mod random;
 mod world;
 
-use std::{error::Error, path::Path};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+};
 
 use keywake::placement::{Figures, Fleet, Index, Plan, Planner, Table};
 use plot::{BLUE, Foot, GREEN, GREY, Line, RED, draw, lines};
@@ -60,7 +63,10 @@ fn drawn(fleet: &Fleet, processes: u32) -> Result<Draw, Box<dyn Error>> {
 }
 
 fn tell_draws(draws: &[Draw], folder: &Path) -> Result<(), Box<dyn Error>> {
-    println!("The worst load by number of processes, in cores of demand\n");
+    println!(
+        "The load of the hottest of n processes, in cores of demand: by the hash alone, and by the table after its moves. None can be"
+    );
+    println!("below the floor, which is the heaviest owner's; with fair shares all were alike.\n");
     println!("   n   hash   table   moves   floor   fair share");
     let mut plotted = lines([("hash", RED), ("table", BLUE), ("floor", GREEN), ("high mark", GREY)]);
     for Draw { processes, first, last, moves, moved } in draws {
@@ -182,6 +188,7 @@ fn tell_means(means: &Means, folder: &Path) -> Result<(), Box<dyn Error>> {
     println!("spread      {:>4.1}x -> {:>4.1}x       4.8x -> 2.7x", hot / cold, hottest(after) / coldest(after));
     println!("moves                  {:>3}               12", runs.moves);
     println!("blocked runs     {:>3} of {}                0", runs.blocked, runs.runs);
+    println!("(The source tells no weights of its owners: these are drawn, so the number of moves it takes is another one.)");
     let side = if hottest(after) <= HIGH { "under" } else { "above" };
     println!("hottest is {side} the high mark of {HIGH}, and no run made more than {most_moves} of its 2 moves");
     let title = "Twelve processes, relieved by means";
@@ -190,7 +197,8 @@ fn tell_means(means: &Means, folder: &Path) -> Result<(), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let fleet = Fleet::new("story")?;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/placement_story");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let folder = target.join("placement_story");
     std::fs::create_dir_all(&folder)?;
     let draws: Vec<_> = (8..=16).map(|processes| drawn(&fleet, processes)).collect::<Result<_, _>>()?;
     tell_draws(&draws, &folder)?;
