@@ -323,7 +323,7 @@ impl<K: Clone + Ord> Evictor<K> {
             streams: Vec::new(),
         };
         let (Some(now), Some(load)) = (self.now, reading.and_then(|reading| reading.load)) else { return explanation };
-        let outcome = self.setting(load, now).outcome();
+        let outcome = self.setting(load, now).outcome(true);
         explanation.excess_cores = Some(outcome.excess_cores);
         let mut fates = vec![Fate::Next; outcome.ranked.len()];
         outcome.passed_over.iter().for_each(|(index, why)| fates[*index] = Fate::Spared(*why));
@@ -428,7 +428,7 @@ impl<K: Clone + Ord> Evictor<K> {
     fn round(&mut self, now: Instant, actions: &mut Vec<Action<K>>) {
         let Some(reading) = self.last else { return };
         let Some(load) = reading.load else { return };
-        let outcome = self.setting(load, now).outcome();
+        let outcome = self.setting(load, now).outcome(false);
         let (excess_cores, count) = (outcome.excess_cores, outcome.chosen.len());
         if count == 0 {
             let passed_over = outcome.passed_over.iter().map(|(_, why)| *why);

@@ -75,7 +75,7 @@ pub(super) struct Setting<'a, K> {
 /// Who goes, who could, and who is spared.
 pub(super) struct Outcome<'a, K> {
     pub(super) excess_cores: f64,
-    /// In the order in which they would go.
+    /// Those that may go, in the order in which they would, if that was asked for.
     pub(super) ranked: Vec<Ranked<'a, K>>,
     /// Indices into `ranked`, in the order of their going.
     pub(super) chosen: Vec<usize>,
@@ -146,7 +146,8 @@ impl<'a, K: Clone + Ord> Setting<'a, K> {
         taken.filter_map(|(_, tracked)| self.burns.burn(tracked)).map(|burn| costs.of(burn)).sum()
     }
 
-    pub(super) fn outcome(&self) -> Outcome<'a, K> {
+    /// `in_order`: all that may go are to be put in order, not only those who do.
+    pub(super) fn outcome(&self, in_order: bool) -> Outcome<'a, K> {
         let costs = Costs::new(self.burns, &self.load);
         let burners = self.burners();
         let (mut ranked, mut spared, mut production) = (Vec::with_capacity(self.burns.len()), Vec::new(), 0_usize);
@@ -158,14 +159,19 @@ impl<'a, K: Clone + Ord> Setting<'a, K> {
                 Err(why) => spared.push((id, candidate, why)),
             }
         }
-        victims::sort(&mut ranked);
+        let sorted = if in_order {
+            victims::sort(&mut ranked);
+            ranked.len()
+        } else {
+            0
+        };
         let caps = Caps {
             round: self.settings.max_per_round.unwrap_or(usize::MAX),
             production: self.settings.max_production_share.map_or(usize::MAX, |share| part(production, share)),
             classes: &self.settings.class_caps,
         };
         let excess_cores = self.load.excess_cores(self.settings.target) - self.taken_cores();
-        let (chosen, passed_over) = victims::select(&ranked, excess_cores, &caps);
+        let (chosen, passed_over) = victims::select(&mut ranked, sorted, excess_cores, &caps);
         Outcome { excess_cores, ranked, chosen, passed_over, spared }
     }
 }

@@ -1,6 +1,6 @@
 //! Who of those that may go goes: the policy's interface, and the selection of one round.
 
-use std::{cmp::Reverse, collections::HashSet, fmt, time::Duration};
+use std::{cmp::Ordering, collections::HashSet, fmt, time::Duration};
 
 use crate::load::StreamClass;
 
@@ -128,19 +128,26 @@ pub(super) struct Caps<'a> {
 /// Rounding errors of sums of burns are far below this, and nobody's burn is known that well.
 const EXACT: f64 = 1e-6;
 
+/// Who of two goes first. Ids differ, so no two are alike.
+fn order<K: Ord>(one: &Ranked<'_, K>, other: &Ranked<'_, K>) -> Ordering {
+    let by_score = other.rank.score.total_cmp(&one.rank.score);
+    let by_age = other.candidate.age.cmp(&one.candidate.age);
+    one.rank.tier.cmp(&other.rank.tier).then(by_score).then(by_age).then_with(|| one.id.cmp(other.id))
+}
+
 /// In the order in which they go.
 pub(super) fn sort<K: Ord>(ranked: &mut [Ranked<'_, K>]) {
-    // Ids differ, so no two are alike.
-    ranked.sort_unstable_by(|a, b| {
-        let by_score = b.rank.score.total_cmp(&a.rank.score);
-        let by_age = Reverse(a.candidate.age).cmp(&Reverse(b.candidate.age));
-        a.rank.tier.cmp(&b.rank.tier).then(by_score).then(by_age).then_with(|| a.id.cmp(b.id))
-    });
+    ranked.sort_unstable_by(order);
 }
+
+/// So many are put in order at first, and twice as many as are each further time: of tens of thousands a round takes few.
+const BLOCK: usize = 64;
 
 /// The round so far.
 struct Round<'a, 'k, K> {
-    ranked: &'a [Ranked<'k, K>],
+    ranked: &'a mut [Ranked<'k, K>],
+    /// So many of `ranked` are in order, before all others.
+    sorted: usize,
     caps: &'a Caps<'a>,
     chosen: Vec<usize>,
     production: usize,
@@ -149,10 +156,24 @@ struct Round<'a, 'k, K> {
     identities: HashSet<u64>,
 }
 
-impl<'a, 'k, K> Round<'a, 'k, K> {
-    fn new(ranked: &'a [Ranked<'k, K>], caps: &'a Caps<'a>) -> Self {
+impl<'a, 'k, K: Ord> Round<'a, 'k, K> {
+    fn new(ranked: &'a mut [Ranked<'k, K>], sorted: usize, caps: &'a Caps<'a>) -> Self {
         let of_class = vec![0; caps.classes.len()];
-        Self { ranked, caps, chosen: Vec::new(), production: 0, of_class, identities: HashSet::new() }
+        Self { ranked, sorted, caps, chosen: Vec::new(), production: 0, of_class, identities: HashSet::new() }
+    }
+
+    /// Puts in order, up to that one.
+    fn sort_to(&mut self, index: usize) {
+        if index < self.sorted {
+            return;
+        }
+        let block = self.sorted.saturating_mul(2).max(BLOCK);
+        let mut rest = &mut self.ranked[self.sorted..];
+        if block < rest.len() {
+            rest = rest.select_nth_unstable_by(block, order).0;
+        }
+        sort(rest);
+        self.sorted += rest.len();
     }
 
     fn choose(&mut self, index: usize) {
@@ -171,7 +192,7 @@ impl<'a, 'k, K> Round<'a, 'k, K> {
         let production_full = *class != StreamClass::Dev && self.production >= self.caps.production;
         let class_full =
             || self.of_class.iter().zip(self.caps.classes).any(|(count, cap)| cap.class == *class && *count >= cap.most);
-        if self.chosen.len() >= self.caps.round || production_full || class_full() {
+        if production_full || class_full() {
             return Some(Spared::Capped);
         }
         identity.is_some_and(|identity| self.identities.contains(&identity)).then_some(Spared::CoolsOff)
@@ -191,31 +212,47 @@ impl<'a, 'k, K> Round<'a, 'k, K> {
             fits && one.rank.tier == tier && one.rank.cost_known
         };
         let fitting = (first..self.ranked.len()).filter(covers).filter(|i| self.spared(*i).is_none());
-        fitting
-            .min_by(|a, b| self.ranked[*a].candidate.cost_cores.total_cmp(&self.ranked[*b].candidate.cost_cores))
-            .unwrap_or(first)
+        let least = fitting.map(|i| (i, &self.ranked[i])).min_by(|(_, one), (_, other)| {
+            // Those behind the ones in order lie anyhow.
+            one.candidate.cost_cores.total_cmp(&other.candidate.cost_cores).then_with(|| order(one, other))
+        });
+        least.map_or(first, |(i, _)| i)
     }
 }
 
-/// The smallest number of streams, in their order, that free `excess` cores: indices into `ranked`, which is sorted; and who was passed over.
-pub(super) fn select<K>(ranked: &[Ranked<'_, K>], excess: f64, caps: &Caps<'_>) -> (Vec<usize>, Vec<(usize, Spared)>) {
-    let mut round = Round::new(ranked, caps);
+/// The smallest number of streams, in their order, that free `excess` cores: indices into `ranked`, of which the first `sorted` are in order
+/// and as many as it takes are put in order; and who was passed over.
+pub(super) fn select<K: Ord>(
+    ranked: &mut [Ranked<'_, K>],
+    sorted: usize,
+    excess: f64,
+    caps: &Caps<'_>,
+) -> (Vec<usize>, Vec<(usize, Spared)>) {
+    let count = ranked.len();
+    let mut round = Round::new(ranked, sorted, caps);
     let mut passed_over = Vec::new();
     let mut missing = excess;
-    for index in 0..ranked.len() {
+    for index in 0..count {
         if missing <= EXACT || missing.is_nan() {
             break;
         }
+        if round.chosen.len() >= caps.round {
+            // Whatever their order.
+            passed_over.extend((index..count).map(|index| (index, Spared::Capped)));
+            break;
+        }
+        round.sort_to(index);
         if let Some(spared) = round.spared(index) {
             passed_over.push((index, spared));
             continue;
         }
-        if !ranked[index].rank.cost_known {
+        if !round.ranked[index].rank.cost_known {
             round.choose(index);
             break;
         }
+        // Where it is another one than the next, it covers what is missing: nothing is put in order after it, and its index holds.
         let taken = round.best_fit(index, missing);
-        missing -= ranked[taken].candidate.cost_cores;
+        missing -= round.ranked[taken].candidate.cost_cores;
         round.choose(taken);
     }
     (round.chosen, passed_over)
@@ -243,8 +280,7 @@ mod tests {
     const NO_CAPS: Caps<'_> = Caps { round: usize::MAX, production: usize::MAX, classes: &[] };
 
     fn ids(mut ranked: Vec<Ranked<'_, u32>>, excess: f64, caps: &Caps<'_>) -> Vec<u32> {
-        sort(&mut ranked);
-        select(&ranked, excess, caps).0.into_iter().map(|index| *ranked[index].id).collect()
+        select(&mut ranked, 0, excess, caps).0.into_iter().map(|index| *ranked[index].id).collect()
     }
 
     #[test]
@@ -316,5 +352,52 @@ mod tests {
         all[0].identity = Some(5);
         all[1].identity = Some(5);
         assert_eq!(ids(all, 3.0, &NO_CAPS), [0, 2]);
+    }
+    #[test]
+    fn round_is_the_same_whether_all_are_in_order_or_as_many_as_it_takes() {
+        use StreamClass::{Cached, Dev, Live};
+        let mut state = 9_u64;
+        let mut below = |bound: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % bound
+        };
+        let all: Vec<u32> = (0..1_000).collect();
+        let (mut long, mut fitted) = (0, 0);
+        for _ in 0..300 {
+            // Few costs and ages, so that many are alike but for their ids.
+            let count = below(1_000) as usize;
+            let make = |id, cost: u64, kind: u64, age| {
+                let class = [Dev, Live, Live, Cached][usize::from(kind > 40) + usize::from(kind > 70) + usize::from(kind > 98)];
+                one(id, class, (1 + cost) as f64 / 100.0, age)
+            };
+            let mut ranked: Vec<_> = all[..count].iter().map(|id| make(id, below(40), below(100), below(3))).collect();
+            ranked.iter_mut().for_each(|one| one.identity = Some(below(400)).filter(|identity| *identity < 300));
+            ranked.sort_by_cached_key(|_| below(u64::MAX));
+            let classes = [ClassCap { class: Dev, most: below(300) as usize }];
+            let caps = Caps {
+                round: [usize::MAX, 50, 500][below(3) as usize],
+                production: [usize::MAX, below(200) as usize][below(2) as usize],
+                classes: &classes[..below(2) as usize],
+            };
+            let excess = [0.02, 1.0, 30.0, 500.0][below(4) as usize] * (1 + below(9)) as f64;
+            let mut sorted: Vec<_> = ranked.iter().map(|one| Ranked { ..*one }).collect();
+            sort(&mut sorted);
+            let (expected, spared) = select(&mut sorted, count, excess, &caps);
+            let (chosen, passed_over) = select(&mut ranked, 0, excess, &caps);
+            let names =
+                |ranked: &[Ranked<'_, u32>], indices: &[usize]| indices.iter().map(|i| *ranked[*i].id).collect::<Vec<_>>();
+            assert_eq!(names(&ranked, &chosen), names(&sorted, &expected), "{count} {excess} {caps:?}");
+            let told = |ranked: &[Ranked<'_, u32>], told: &[(usize, Spared)]| {
+                let mut told: Vec<_> = told.iter().map(|(i, why)| (*ranked[*i].id, *why)).collect();
+                told.sort_unstable();
+                told
+            };
+            assert_eq!(told(&ranked, &passed_over), told(&sorted, &spared), "{count} {excess} {caps:?}");
+            long += usize::from(chosen.len() > BLOCK);
+            fitted += usize::from(expected.windows(2).any(|pair| pair[1] > pair[0] + BLOCK));
+        }
+        assert!(long > 20 && fitted > 5, "{long} rounds of several blocks, {fitted} whose last one lay further back");
     }
 }
