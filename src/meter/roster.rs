@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    split::{Ends, Fold, Ledger, Part, Split, split},
+    split::{Ends, Fold, Ledger, Split, split},
     stream::{Account, StreamMeter},
     timing::{Clock, Timing, nanos},
 };
@@ -196,14 +196,13 @@ impl Meter {
         };
         let most = interval.map_or(0, |interval| nanos(interval.elapsed).saturating_mul(u64::from(*parallelism)));
         let departed = std::mem::take(departed);
-        let mut parts = Vec::with_capacity(tracked.len());
-        for (&id, (account, fold)) in tracked {
+        let costs = tracked.iter_mut().map(|(&id, (account, fold))| {
             let reading = account.read(stamp);
             let weight = fold.advance(reading.charged, most);
-            let open_for = reading.open_for.map(Duration::from_nanos);
-            parts.push(Part { id, class: reading.class, fold, weight, open_for });
-        }
-        Some(split(interval?, parts, departed, *window))
+            fold.cost(id, reading.class, weight, reading.open_for.map(Duration::from_nanos))
+        });
+        let costs = costs.collect();
+        Some(split(interval?, costs, tracked.values_mut().map(|(_, fold)| fold), departed, *window))
     }
 }
 

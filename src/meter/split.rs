@@ -105,6 +105,12 @@ impl Fold {
         weight
     }
 
+    /// What the stream costs, but for what is known when it is settled.
+    pub(super) fn cost(&self, id: u64, class: StreamClass, weight: u64, open_for: Option<Duration>) -> StreamCost {
+        let (used, cpu) = (Duration::from_nanos(weight), Duration::ZERO);
+        StreamCost { id, class, used, cpu, samples: self.samples, last_cores: None, burn_cores: None, open_for }
+    }
+
     /// Nothing more is to come of it: what came since the last reading.
     pub(super) fn rest(&self, reading: u64) -> u64 {
         reading.saturating_sub(self.reading)
@@ -167,20 +173,18 @@ impl Ledger {
     }
 }
 
-/// One stream in one interval.
-pub(super) struct Part<'a> {
-    pub(super) id: u64,
-    pub(super) class: StreamClass,
-    pub(super) fold: &'a mut Fold,
-    /// What `Fold::advance` answered.
-    pub(super) weight: u64,
-    pub(super) open_for: Option<Duration>,
-}
-
-/// Splits the total of an interval over streams, and those that ended in it.
-pub(super) fn split(interval: Interval, parts: Vec<Part<'_>>, departed: u64, window: Duration) -> Split {
+/// Splits the total of an interval over streams, each with its cost so far, and those that ended in it. What a stream `used` is at first what
+/// `Fold::advance` answered.
+#[expect(single_use_lifetimes, reason = "an `impl Trait` cannot do without a name")]
+pub(super) fn split<'a>(
+    interval: Interval,
+    mut streams: Vec<StreamCost>,
+    folds: impl Iterator<Item = &'a mut Fold>,
+    departed: u64,
+    window: Duration,
+) -> Split {
     let total = interval.total.map(nanos);
-    let weights = parts.iter().fold(u128::from(departed), |sum, part| sum.saturating_add(part.weight.into()));
+    let weights = streams.iter().fold(u128::from(departed), |sum, stream| sum.saturating_add(stream.used.as_nanos()));
     // By whole nanoseconds, rounded down: the sum is never above the total.
     let share = |weight: u64| match total {
         Some(total) if weights > total.into() => u64::try_from(u128::from(total) * u128::from(weight) / weights).unwrap_or(total),
@@ -188,24 +192,14 @@ pub(super) fn split(interval: Interval, parts: Vec<Part<'_>>, departed: u64, win
     };
     let departed = share(departed);
     let mut attributed = departed;
-    let streams = parts
-        .into_iter()
-        .map(|Part { id, class, fold, weight, open_for }| {
-            let used = share(weight);
-            attributed = attributed.saturating_add(used);
-            fold.settle(used, interval.elapsed, window);
-            StreamCost {
-                id,
-                class,
-                used: Duration::from_nanos(used),
-                cpu: Duration::from_nanos(fold.cpu),
-                samples: fold.samples,
-                last_cores: fold.last,
-                burn_cores: fold.mean.mean(),
-                open_for,
-            }
-        })
-        .collect();
+    for (stream, fold) in streams.iter_mut().zip(folds) {
+        let used = share(nanos(stream.used));
+        attributed = attributed.saturating_add(used);
+        fold.settle(used, interval.elapsed, window);
+        stream.used = Duration::from_nanos(used);
+        stream.cpu = Duration::from_nanos(fold.cpu);
+        (stream.last_cores, stream.burn_cores) = (fold.last, fold.mean.mean());
+    }
     Split {
         at: interval.at,
         elapsed: interval.elapsed,
@@ -238,11 +232,12 @@ mod tests {
     fn split_of(total: Option<Duration>, weights: &[u64], departed: u64) -> Split {
         let mut folds = vec![Fold::default(); weights.len()];
         folds.iter_mut().for_each(|fold| assert_eq!(fold.advance(0, u64::MAX), 0));
-        let parts = folds.iter_mut().zip(weights).enumerate().map(|(id, (fold, &weight))| {
+        let costs = folds.iter_mut().zip(weights).zip(0..).map(|((fold, &weight), id)| {
             let weight = fold.advance(weight, u64::MAX);
-            Part { id: id as u64, class: StreamClass::Dev, fold, weight, open_for: None }
+            fold.cost(id, StreamClass::Dev, weight, None)
         });
-        split(interval(total), parts.collect(), departed, 15 * SECOND)
+        let costs = costs.collect();
+        split(interval(total), costs, folds.iter_mut(), departed, 15 * SECOND)
     }
 
     #[test]
@@ -329,8 +324,8 @@ mod tests {
     fn stream_at_its_first_sample_has_used_something_and_burns_nothing_yet() {
         let mut fold = Fold::default();
         let weight = fold.advance(NANOS, u64::MAX);
-        let part = Part { id: 1, class: StreamClass::Dev, fold: &mut fold, weight, open_for: None };
-        let first = split(interval(Some(2 * SECOND)), vec![part], 0, SECOND);
+        let costs = vec![fold.cost(1, StreamClass::Dev, weight, None)];
+        let first = split(interval(Some(2 * SECOND)), costs, std::iter::once(&mut fold), 0, SECOND);
         let stream = first.streams[0];
         assert_eq!((stream.used, stream.cpu, stream.samples), (SECOND, SECOND, 1));
         assert_eq!((stream.last_cores, stream.burn_cores), (None, None));

@@ -31,7 +31,7 @@ mod token;
 mod window;
 
 use std::{
-    fmt,
+    fmt, mem,
     time::{Duration, Instant},
 };
 
@@ -45,8 +45,8 @@ pub use token::{CancelToken, Cancelled};
 
 use super::{
     admission::Admission,
-    events::{LoadEvent, LoadHub, LoadKey, OVERLOAD, OverloadState, StreamId, Victim},
-    evictor::{Action, Bound, Eviction, Explanation, Gauges, Mode},
+    events::{LoadEvent, LoadHub, LoadKey, OVERLOAD, OverloadState, StreamId},
+    evictor::{Action, Bound, Explanation, Gauges, Mode},
     watchdog::Watchdog,
 };
 use crate::{
@@ -119,7 +119,7 @@ struct Deeds {
     panics: FirstPanic,
 }
 
-/// A tick under way; ended also by a waker that panics.
+/// A tick under way; ended also by a panic on the way: of what is told by the feature `tracing`, say.
 struct Turn<'a>(&'a Shared);
 
 impl Drop for Turn<'_> {
@@ -142,12 +142,12 @@ impl Driver {
     /// feature `tracing` only. And if the victim policy or the source panics. The next tick goes on.
     pub fn tick(&self, now: Instant) -> Tick {
         let shared = &*self.shared;
-        let Some(step) = State::begin(&shared.state, now, &shared.streams, shared.watchdog.as_ref()) else {
+        let Some(mut step) = State::begin(&shared.state, now, &shared.streams, shared.watchdog.as_ref()) else {
             return Tick::default();
         };
         let _turn = Turn(shared);
-        let mut deeds = Deeds { lines: step.lines.clone(), ..Deeds::default() };
-        self.act(&step, now, &mut deeds);
+        let mut deeds = Deeds { lines: mem::take(&mut step.lines), ..Deeds::default() };
+        self.act(&mut step, now, &mut deeds);
         let mut after = step.after;
         if let Some(admission) = &shared.admission {
             if let Some(limit) = step.concurrency {
@@ -170,14 +170,12 @@ impl Driver {
         Tick { lines, after }
     }
 
-    fn act(&self, step: &Step, now: Instant, deeds: &mut Deeds) {
+    fn act(&self, step: &mut Step, now: Instant, deeds: &mut Deeds) {
         let mut is_said = false;
-        for action in &step.actions {
+        for action in mem::take(&mut step.actions) {
             match action {
-                Action::Started { mode, quota_cores } => {
-                    deeds.lines.push(Line::Started { mode: *mode, quota_cores: *quota_cores });
-                }
-                &Action::OverloadBegan { bound, enforced, usage_ratio, demand_ratio } => {
+                Action::Started { mode, quota_cores } => deeds.lines.push(Line::Started { mode, quota_cores }),
+                Action::OverloadBegan { bound, enforced, usage_ratio, demand_ratio } => {
                     let bound = Some(bound);
                     let state = OverloadState {
                         overloaded: true,
@@ -190,7 +188,7 @@ impl Driver {
                     self.publish(LoadKey::Overload, LoadEvent::Overload(state), deeds);
                     deeds.lines.push(Line::OverloadBegan(state));
                 }
-                &Action::OverloadEnded { how, enforced, usage_ratio, unready_for } => {
+                Action::OverloadEnded { how, enforced, usage_ratio, unready_for } => {
                     let ended = Some(how);
                     let state = OverloadState { enforced, ended, usage_ratio, unready_for, ..OverloadState::default() };
                     self.publish(LoadKey::Overload, LoadEvent::Overload(state), deeds);
@@ -201,21 +199,20 @@ impl Driver {
                     self.set_level(step.unready, now, deeds);
                 }
                 Action::Alert(alert) => {
-                    let alert = PlainArc::new(alert.clone());
+                    let alert = PlainArc::new(alert);
                     deeds.lines.push(Line::Alert(PlainArc::clone(&alert)));
                     self.publish(LoadKey::Alerts, LoadEvent::Alert(alert), deeds);
                 }
                 Action::Evict(eviction) => {
-                    let Some(victim) = self.victim(eviction.clone()).and_then(|victim| self.shared.streams.evict(victim)) else {
-                        continue;
-                    };
+                    let streams = &self.shared.streams;
+                    let Some(victim) = streams.victim(eviction).and_then(|victim| streams.evict(victim)) else { continue };
                     self.shared.state.lock().count(&victim, "cancelled");
                     deeds.lines.push(Line::Evicted(PlainArc::clone(&victim)));
                     self.publish(LoadKey::Stream(victim.eviction.id), LoadEvent::Evict(PlainArc::clone(&victim)), deeds);
                     self.publish(LoadKey::Evictions, LoadEvent::Evict(victim), deeds);
                 }
                 Action::WouldEvict(eviction) => {
-                    let Some(victim) = self.victim(eviction.clone()).map(PlainArc::new) else { continue };
+                    let Some(victim) = self.shared.streams.victim(eviction).map(PlainArc::new) else { continue };
                     self.shared.state.lock().count(&victim, "observed");
                     deeds.lines.push(Line::WouldEvict(PlainArc::clone(&victim)));
                     self.publish(LoadKey::Evictions, LoadEvent::WouldEvict(victim), deeds);
@@ -244,12 +241,6 @@ impl Driver {
         if let Some(admission) = &self.shared.admission {
             deeds.panics.run(|| admission.set_overloaded(unready.is_some()));
         }
-    }
-
-    /// `None`: it has ended.
-    fn victim(&self, eviction: Eviction<StreamId>) -> Option<Victim> {
-        let trace_id = self.shared.streams.trace_id(eviction.id)?;
-        Some(Victim { eviction, trace_id })
     }
 
     fn watch(&self, watchdog: &Watchdog, now: Instant, deeds: &mut Deeds) {

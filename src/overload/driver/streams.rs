@@ -14,7 +14,7 @@ use crate::{
     overload::{
         admission::Permit,
         events::{LoadEvent, LoadHub, LoadKey, StreamId, Victim},
-        evictor::StreamSample,
+        evictor::{Eviction, StreamSample},
         status::EndCause,
         watchdog::{Progress, TaskId, Watchdog, Watched},
     },
@@ -89,7 +89,6 @@ impl Entry {
         let mut sample = StreamSample::new(id, class, self.started, cpu);
         sample.identity = self.identity;
         sample.parallelism = self.parallelism;
-        sample.position = self.flag.position();
         sample.resume_cost = self.resume_cost;
         if let Some((times, last)) = self.evicted {
             (sample.evictions_so_far, sample.last_evicted) = (times, Some(last));
@@ -189,6 +188,16 @@ impl Streams {
     fn set(&self, id: StreamId, cancelled: impl FnOnce() -> Cancelled) -> bool {
         let entries = self.shared.entries.lock();
         entries.by_id.get(&id).is_some_and(|entry| entry.flag.cancel(cancelled()))
+    }
+
+    /// What the evictor decided of a stream, with its name, and where it is. `None`: it has ended.
+    ///
+    /// Where streams are is asked here and not for samples: that would look at memory of each one's own at every tick.
+    pub(super) fn victim(&self, mut eviction: Eviction<StreamId>) -> Option<Victim> {
+        let entries = self.shared.entries.lock();
+        let flag = &entries.by_id.get(&eviction.id)?.flag;
+        eviction.position = flag.position();
+        Some(Victim { eviction, trace_id: flag.trace_id() })
     }
 
     /// Sets a victim's cause, which is then to be published. `None`: that was nothing, since it has ended or was cancelled before.

@@ -181,6 +181,9 @@ impl<K: Clone + Ord> Burns<K> {
                 self.streams.len() - 1
             };
             let (_, tracked) = &mut self.streams[place];
+            if tracked.seen == turn {
+                continue;
+            }
             if tracked.started != sample.started {
                 *tracked = Tracked::new(sample);
             }
