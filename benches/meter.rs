@@ -1,8 +1,9 @@
 //! What does metering add to a short poll and to a piece of synchronous work, and what does a tick of it take?
 //!
 //! Polls of a future that does nothing, plain and in each mode in turns; each figure is the median over the rounds of a round's mean,
-//! so that of the default mode holds the polls that read the processor clock, which the median of single polls does not. Ticks one by one: of the reader, over the groups that
-//! this process is in and over files on disk as of eight groups within each other, and of the meter, over as many streams as a full server has.
+//! so that of the default mode holds the polls that read the processor clock, which the median of single polls does not. Ticks one by
+//! one: of the reader, over the groups that this process is in and over files on disk as of eight groups within each other, and of the
+//! meter, over as many streams as a full server has.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 

@@ -105,7 +105,7 @@ impl Fold {
         weight
     }
 
-    /// What the stream costs, but for what is known when it is settled.
+    /// What the stream costs, but for what is known when it is settled; `used` is `weight` until then, which is what `advance` answered.
     pub(super) fn cost(&self, id: u64, class: StreamClass, weight: u64, open_for: Option<Duration>) -> StreamCost {
         let (used, cpu) = (Duration::from_nanos(weight), Duration::ZERO);
         StreamCost { id, class, used, cpu, samples: self.samples, last_cores: None, burn_cores: None, open_for }
@@ -173,8 +173,7 @@ impl Ledger {
     }
 }
 
-/// Splits the total of an interval over streams, each with its cost so far, and those that ended in it. What a stream `used` is at first what
-/// `Fold::advance` answered.
+/// Splits the total of an interval over streams, each with what `Fold::cost` made of it and its fold, and those that ended in it.
 #[expect(single_use_lifetimes, reason = "an `impl Trait` cannot do without a name")]
 pub(super) fn split<'a>(
     interval: Interval,

@@ -56,8 +56,8 @@ impl DriverBuilder {
         self
     }
 
-    /// Where it is told. Default: a hub of its own, with a readiness that requires nothing. One driver a hub: two would set the same conditions
-    /// from two opinions.
+    /// Where it is told. Default: a hub of its own, with a readiness that requires nothing. One driver a hub: two would set the same
+    /// conditions from two opinions.
     pub fn load(mut self, load: LoadHub) -> Self {
         self.load = Some(load);
         self

@@ -137,8 +137,8 @@ impl LoadHub {
         self.set(ROOM, has_room, reason, now)
     }
 
-    /// Shuts down, see [`Readiness::shut_down`], and tells it. (Streams are not cancelled by that, and the hub goes on. So does a driver, until
-    /// it is [stopped](crate::overload::driver::Driver::stop).)
+    /// Shuts down, see [`Readiness::shut_down`], and tells it. (Streams are not cancelled by that, and the hub goes on. So does a driver,
+    /// until it is [stopped](crate::overload::driver::Driver::stop).)
     ///
     /// # Panics
     /// As [`set`](Self::set).

@@ -220,8 +220,8 @@ impl<'a, 'k, K: Ord> Round<'a, 'k, K> {
     }
 }
 
-/// The smallest number of streams, in their order, that free `excess` cores: indices into `ranked`, of which the first `sorted` are in order
-/// and as many as it takes are put in order; and who was passed over.
+/// The smallest number of streams, in their order, that free `excess` cores: indices into `ranked`, of which the first `sorted` are in
+/// order, and more are put in order as it takes; and who was passed over.
 pub(super) fn select<K: Ord>(
     ranked: &mut [Ranked<'_, K>],
     sorted: usize,
@@ -357,31 +357,32 @@ mod tests {
     fn round_is_the_same_whether_all_are_in_order_or_as_many_as_it_takes() {
         use StreamClass::{Cached, Dev, Live};
         let mut state = 9_u64;
-        let mut below = |bound: u64| {
+        let mut below = |bound: usize| {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            state % bound
+            usize::try_from(state % bound as u64).unwrap()
         };
         let all: Vec<u32> = (0..1_000).collect();
         let (mut long, mut fitted) = (0, 0);
         for _ in 0..300 {
             // Few costs and ages, so that many are alike but for their ids.
-            let count = below(1_000) as usize;
-            let make = |id, cost: u64, kind: u64, age| {
+            let count = below(1_000);
+            let make = |id, cost: u8, kind: usize, age: usize| {
                 let class = [Dev, Live, Live, Cached][usize::from(kind > 40) + usize::from(kind > 70) + usize::from(kind > 98)];
-                one(id, class, (1 + cost) as f64 / 100.0, age)
+                one(id, class, f64::from(1 + cost) / 100.0, age as u64)
             };
-            let mut ranked: Vec<_> = all[..count].iter().map(|id| make(id, below(40), below(100), below(3))).collect();
-            ranked.iter_mut().for_each(|one| one.identity = Some(below(400)).filter(|identity| *identity < 300));
-            ranked.sort_by_cached_key(|_| below(u64::MAX));
-            let classes = [ClassCap { class: Dev, most: below(300) as usize }];
+            let mut ranked: Vec<_> =
+                all[..count].iter().map(|id| make(id, u8::try_from(below(40)).unwrap(), below(100), below(3))).collect();
+            ranked.iter_mut().for_each(|one| one.identity = Some(below(400) as u64).filter(|identity| *identity < 300));
+            ranked.sort_by_cached_key(|_| below(usize::MAX));
+            let classes = [ClassCap { class: Dev, most: below(300) }];
             let caps = Caps {
-                round: [usize::MAX, 50, 500][below(3) as usize],
-                production: [usize::MAX, below(200) as usize][below(2) as usize],
-                classes: &classes[..below(2) as usize],
+                round: [usize::MAX, 50, 500][below(3)],
+                production: [usize::MAX, below(200)][below(2)],
+                classes: &classes[..below(2)],
             };
-            let excess = [0.02, 1.0, 30.0, 500.0][below(4) as usize] * (1 + below(9)) as f64;
+            let excess = [0.02, 1.0, 30.0, 500.0][below(4)] * f64::from(1 + u8::try_from(below(9)).unwrap());
             let mut sorted: Vec<_> = ranked.iter().map(|one| Ranked { ..*one }).collect();
             sort(&mut sorted);
             let (expected, spared) = select(&mut sorted, count, excess, &caps);

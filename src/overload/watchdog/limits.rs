@@ -51,12 +51,11 @@ impl WatchdogLimits {
         if period.is_zero() {
             return Err(WatchdogError::ZeroPeriod);
         }
-        let named = [("stall", stall), ("absolute", absolute), ("item", item)];
+        let named @ [stall, absolute, item] = [("stall", stall), ("absolute", absolute), ("item", item)];
         if let Some((name, limit)) = named.into_iter().find(|(_, limit)| !limit.is_zero() && *limit < period) {
             return Err(WatchdogError::BelowPeriod { name, limit, period });
         }
-        let ordered = [(named[0], named[2]), (named[1], named[0]), (named[1], named[2])];
-        for ((name, limit), (within, inner)) in ordered {
+        for ((name, limit), (within, inner)) in [(stall, item), (absolute, stall), (absolute, item)] {
             if !limit.is_zero() && !inner.is_zero() && limit <= inner {
                 return Err(WatchdogError::NotLonger { name, limit, within, inner });
             }
