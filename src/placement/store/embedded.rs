@@ -183,7 +183,7 @@ pub(super) fn replace(path: &Path, text: &str, sync: bool) -> io::Result<()> {
     }
     // A bare name is in the directory that the process is in.
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 /// Holds the lock for as long as the file is open.
