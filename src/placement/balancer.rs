@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{
     model::{Folded, LoadModel},
     name::Fleet,
-    planner::{Plan, Planner},
+    planner::{FleetView, Plan, Planner},
     store::{ApplyError, ReadOutcome, ReportStore, StoreError, TableReader, TableStore},
     table::Version,
 };
@@ -30,6 +30,8 @@ pub enum RunOutcome {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Run {
+    /// The fleet as it was seen: each process's age and pressure, how many owners have no row.
+    pub view: FleetView,
     /// What was decided.
     pub plan: Plan,
     /// What became of it.
@@ -110,14 +112,15 @@ impl Balancer {
             Err(error) => (super::store::Reports::default(), Some(error)),
         };
         let folded = self.model.fold(&told.reports, &table, processes, now);
-        let plan = self.planner.plan(&self.model.view(&table, processes, now, self.planner.settings()));
+        let view = self.model.view(&table, processes, now, self.planner.settings());
+        let plan = self.planner.plan(&view);
         let outcome = if read.is_current() { write(&plan, tables).await } else { RunOutcome::TableAway(read) };
         if matches!(outcome, RunOutcome::Applied(_)) {
             // An outage that begins now finds the moves known here. What this read comes to the next run sees.
             reader.refresh(tables).await;
         }
         self.count(&plan, &outcome, reports_away.is_some());
-        Run { plan, outcome, folded, reports_away, malformed_reports: told.malformed.len() }
+        Run { view, plan, outcome, folded, reports_away, malformed_reports: told.malformed.len() }
     }
 
     fn count(&mut self, plan: &Plan, outcome: &RunOutcome, reports_away: bool) {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::scaler::Decision;
+use super::{driver::Verdict, scaler::Decision};
 
 /// What the drivers asked for at most over the last minutes: the count does not fall below it, and rises at once as ever. Off unless
 /// [`Sample::stabilized`](super::Sample::stabilized) is set from it.
@@ -47,10 +47,11 @@ impl Stabilization {
         Self { over, asked: VecDeque::new() }
     }
 
-    /// What the drivers asked for then: their largest vote, and not the count, which may rest on what this told. Nothing is learnt of a fixed
-    /// count. Where a clock has gone back by more than the whole time, it begins anew.
+    /// What the drivers asked for then: the largest vote of those that could measure, and not the count, which may rest on what this told, as
+    /// votes do that are held. Nothing is learnt of a fixed count. Where a clock has gone back by more than the whole time, it begins anew.
     pub fn observe(&mut self, decision: &Decision, now: Instant) {
-        let Some(asked) = decision.votes.iter().map(|vote| vote.count).max() else { return };
+        let measured = decision.votes.iter().filter(|vote| !matches!(vote.verdict, Verdict::Resting | Verdict::Unusable(_)));
+        let Some(asked) = measured.map(|vote| vote.count).max() else { return };
         if self.asked.iter().any(|(at, _)| at.saturating_duration_since(now) > self.over) {
             self.asked.clear();
         }

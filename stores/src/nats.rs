@@ -227,7 +227,8 @@ impl ReportStore for NatsStore {
             let keys: Vec<String> = keys.try_collect().await?;
             let index = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
             // The client refuses to ask for subjects that cannot be keys; anybody can write to them.
-            let (keys, strange): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| index(key).parse::<u32>().is_ok());
+            let (keys, strange): (Vec<_>, Vec<_>) =
+                keys.into_iter().partition(|key| index(key).bytes().all(|byte| byte.is_ascii_digit()));
             let mut found = Reports::default();
             let told = |at| MalformedReport { at, reason: "its key is no index of a process".to_owned() };
             found.malformed.extend(strange.into_iter().map(told));

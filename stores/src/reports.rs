@@ -18,7 +18,7 @@ pub(crate) fn file(reports: &mut Reports, at: String, fleet: &Fleet, index: &str
 fn read(fleet: &Fleet, index: &str, value: &[u8]) -> Result<Report, String> {
     let text = str::from_utf8(value).map_err(|error| error.to_string())?;
     let report = Report::from_text(text).map_err(|error| error.to_string())?;
-    // Anybody can write there; a report is not believed about another process.
+    // A slip of one process is not believed about another one.
     if report.fleet != *fleet || report.index.to_string() != index {
         return Err(format!("it is the report of {} {}", report.fleet, report.index));
     }

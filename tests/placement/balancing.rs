@@ -13,7 +13,7 @@ use keywake::placement::{
 
 use crate::{
     files::{Directory, now},
-    fleet::{Reporter, fleet, milli, moves, owner, planner},
+    fleet::{Reporter, WINDOW, fleet, milli, moves, owner, planner},
 };
 
 /// A store in memory that can be away.
@@ -138,6 +138,20 @@ fn move_is_written_once_and_the_owner_runs_there() {
     }
     assert_eq!((world.balancer.stats().moves, world.store.table().version()), (1, Version(18)));
     assert_eq!(world.balancer.model().weight(&owner("b")), Some(milli(300)));
+}
+
+#[test]
+fn run_hands_out_the_fleet_as_it_saw_it() {
+    let mut world = World::new(true);
+    world.warm();
+    for _ in 0..2 {
+        world.reporter.minute += 1;
+        drop(now(world.store.put(&world.reporter.report(0, &[("new", 10)]))));
+        world.run();
+    }
+    let view = world.run().view;
+    let ages: Vec<_> = view.processes.iter().map(|process| process.report_age).collect();
+    assert_eq!((ages, view.owners_without_row), ([0, 2, 2].map(|minutes| Some(WINDOW * minutes)).to_vec(), 1));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::{
 };
 
 use keywake::placement::{
-    ApplyError, Change, Changes, EmbeddedStore, Fleet, Index, Owner, ReportStore, TableReader, TableStore, Version,
+    ApplyError, Change, Changes, EmbeddedStore, Fleet, Index, Owner, ReportStore, Row, StoreTime, Table, TableReader, TableStore,
+    Version,
     store::{
         ReadOutcome,
         contract::{self, GARBAGE},
@@ -115,12 +116,47 @@ fn directory_that_cannot_be_written_is_read_all_the_same() {
     assert!(error.to_string().contains("one.table.lock"), "{error}");
 }
 
-const FULL: &str = "KEYWAKE_FULL_DISK";
+/// Set where a test runs that another one starts: to that one's directory.
+const INSIDE: &str = "KEYWAKE_INSIDE";
+
+/// Runs one of the ignored tests after what the shell is told first.
+fn run_inside(directory: &Path, first: &str, test: &str) {
+    let output = Command::new("sh")
+        .args(["-c", &format!("{first}; exec \"$@\""), "sh"])
+        .arg(std::env::current_exe().expect("a program"))
+        .args(["--exact", "--ignored", test])
+        .env(INSIDE, directory)
+        .output()
+        .expect("a shell");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+#[ignore = "is started by the one below, in a directory of its own"]
+fn reader_that_keeps_its_table_under_a_bare_name() {
+    if std::env::var_os(INSIDE).is_none() {
+        return;
+    }
+    let mut table = Table::new(fleet("one"), Version(7), StoreTime::default());
+    table.insert(Owner::new("a").unwrap(), Row::at(Index(1)));
+    let (reader, _) = TableReader::kept_at(fleet("one"), "kept");
+    reader.take(Ok(table));
+    assert_eq!(reader.stats().unkept, 0);
+}
+
+#[test]
+#[cfg(unix)]
+fn bare_name_is_in_the_directory_that_the_process_is_in() {
+    let (directory, _store) = store();
+    run_inside(directory.path(), "cd \"$KEYWAKE_INSIDE\"", "embedded::reader_that_keeps_its_table_under_a_bare_name");
+    let (reader, error) = TableReader::kept_at(fleet("one"), directory.path().join("kept"));
+    assert!(error.is_none() && reader.table().len() == 1);
+}
 
 #[test]
 #[ignore = "is started by the one below, where files may have no more than a block"]
 fn writer_on_a_full_disk() {
-    let Some(directory) = std::env::var_os(FULL).map(PathBuf::from) else { return };
+    let Some(directory) = std::env::var_os(INSIDE).map(PathBuf::from) else { return };
     let store = EmbeddedStore::open(&directory).unwrap();
     let first = put(&store, Version::NONE, 3).unwrap();
     let before = names(&directory);
@@ -136,14 +172,7 @@ fn writer_on_a_full_disk() {
 fn disk_that_is_full_costs_the_change_and_nothing_else() {
     let (directory, _store) = store();
     // A write beyond the limit is an error where the signal is ignored.
-    let output = Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "embedded::writer_on_a_full_disk"])
-        .env(FULL, directory.path())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    run_inside(directory.path(), "trap '' XFSZ; ulimit -f 1", "embedded::writer_on_a_full_disk");
     assert!(directory.path().join("one.table").exists(), "it ran");
 }
 

@@ -113,4 +113,10 @@ fn kept_table_that_cannot_be_used_is_told_and_is_no_table() {
     let (reader, _) = TableReader::kept_at(fleet("ded"), directory.path().join("no/such/directory"));
     assert!(matches!(reader.take(Ok(table(7, 33))), ReadOutcome::Taken));
     assert_eq!((of_row_0(&reader), reader.stats().unkept), (ResolvedBy::Row, 1));
+    // And is made up for when there is one again, whether or not the table has changed.
+    assert!(matches!(reader.take(Ok(table(7, 33))), ReadOutcome::Unchanged));
+    std::fs::create_dir_all(directory.path().join("no/such")).unwrap();
+    assert!(matches!(reader.take(Ok(table(7, 33))), ReadOutcome::Unchanged));
+    let (restarted, _) = TableReader::kept_at(fleet("ded"), directory.path().join("no/such/directory"));
+    assert_eq!((restarted.table().len(), reader.stats().unkept), (33, 2));
 }

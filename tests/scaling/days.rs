@@ -145,6 +145,23 @@ fn window_knows_the_most_that_drivers_asked_for_and_not_what_it_held() {
 }
 
 #[test]
+fn number_that_is_missing_now_and_then_does_not_keep_the_count_up() {
+    let (began, mut window, mut running) = (Instant::now(), Stabilization::new(seconds(300)), 12);
+    let counts: Vec<_> = (0..12)
+        .map(|minute| {
+            let now = began + seconds(60 * minute);
+            let mut sample = if minute % 3 == 2 { Sample::default() } else { cores(if minute == 0 { 7.2 } else { 3.0 }) };
+            sample.stabilized = window.most(now);
+            let decision = by_cpu().decide(&sample, Fleet::settled(running), now);
+            window.observe(&decision, now);
+            running = decision.count;
+            running
+        })
+        .collect();
+    assert_eq!(counts, [12, 12, 12, 12, 12, 12, 5, 5, 5, 5, 5, 5], "a vote that is held asks for nothing");
+}
+
+#[test]
 fn window_begins_anew_where_the_clock_has_gone_back_far() {
     let (began, mut window) = (Instant::now(), Stabilization::new(seconds(300)));
     let mut observe = |used, second| {

@@ -16,7 +16,7 @@ pub(super) struct Simulation<'a> {
     loads: Vec<Cores>,
     /// Those that report and were above the high mark at some time in this run.
     hot: Vec<Hot<'a>>,
-    /// (process, place among its owners) of those who left, for each process, sorted. Who came is in the load, and is not moved again.
+    /// For each process, the places among its owners of those who left, sorted. Who came is in the load, and is not moved again.
     gone: Vec<Vec<usize>>,
     /// Whether somebody came.
     joined: Vec<bool>,

@@ -178,10 +178,12 @@ pub(super) fn replace(path: &Path, text: &str, sync: bool) -> io::Result<()> {
         drop(fs::remove_file(&temporary));
         return renamed;
     }
-    match path.parent().filter(|_| sync) {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
+    if !sync {
+        return Ok(());
     }
+    // A bare name is in the directory that the process is in.
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 /// Holds the lock for as long as the file is open.

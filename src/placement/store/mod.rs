@@ -13,6 +13,9 @@
 //! * **P1** A report replaces the one before it of the same (fleet, index), and no other.
 //! * **P2** A read answers every report of the fleet that can be read, and tells of those that cannot.
 //!
+//! What is reported is believed: whoever can write to the store can make up loads, and with a number or a life that is ahead of a process's own
+//! silence it until it starts anew. Who may write is for the store to say.
+//!
 //! `contract` checks all of it, of any store. The methods are generic and not for `dyn`: a server chooses its store once, when it starts, and runs
 //! the one task that uses it; what resolves owners holds a [`TableReader`], which knows no store.
 //!

@@ -58,6 +58,8 @@ struct Held {
     table: PlainArc<Table>,
     /// The last read was not believed: what it said, by version and number of rows.
     doubted: Option<(Version, usize)>,
+    /// The table is not on disk, where it is to be kept: the next read tries again.
+    unkept: bool,
     stats: ReaderStats,
 }
 
@@ -98,7 +100,7 @@ impl TableReader {
     }
 
     fn with(table: Table, kept_at: Option<PathBuf>) -> Self {
-        let held = Held { table: PlainArc::new(table), doubted: None, stats: ReaderStats::default() };
+        let held = Held { table: PlainArc::new(table), doubted: None, unkept: false, stats: ReaderStats::default() };
         Self { held: Mutex::new(held), kept_at }
     }
 
@@ -137,16 +139,17 @@ impl TableReader {
         let (outcome, keep) = self.held.lock().take(read);
         // Without the lock: a disk may be slow.
         if let (Some(table), Some(path)) = (keep, &self.kept_at) {
-            if replace(path, &table.to_text(), true).is_err() {
-                self.held.lock().stats.unkept += 1;
-            }
+            let unkept = replace(path, &table.to_text(), true).is_err();
+            let mut held = self.held.lock();
+            held.unkept = unkept;
+            held.stats.unkept += u64::from(unkept);
         }
         outcome
     }
 }
 
 impl Held {
-    /// What it came to, and the table if it is one that was not held before.
+    /// What it came to, and the table if it is to be kept.
     fn take(&mut self, read: Result<Table, StoreError>) -> (ReadOutcome, Option<PlainArc<Table>>) {
         self.stats.reads += 1;
         let table = match read {
@@ -170,6 +173,7 @@ impl Held {
         self.stats.stale_for = 0;
         let same = table.version() == self.table.version() && table.len() == self.table.len();
         self.table = PlainArc::new(table);
-        if same { (ReadOutcome::Unchanged, None) } else { (ReadOutcome::Taken, Some(PlainArc::clone(&self.table))) }
+        let keep = (!same || self.unkept).then(|| PlainArc::clone(&self.table));
+        (if same { ReadOutcome::Unchanged } else { ReadOutcome::Taken }, keep)
     }
 }

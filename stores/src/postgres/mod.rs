@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_postgres::{Client, Config, Error, NoTls};
 
-use crate::deadline::{Cause, Deadline};
+use crate::deadline::Deadline;
 
 const NAME: &str = "postgres";
 
@@ -23,6 +23,15 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>
 struct Connection {
     client: Client,
     driver: Option<AbortHandle>,
+}
+
+/// By itself, what drives a connection waits for every answer that is due, also if nobody wants it any more.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(driver) = &self.driver {
+            driver.abort();
+        }
+    }
 }
 
 /// Keeps the tables in PostgreSQL: `keywake_row`, and `keywake_fleet` for the versions.
@@ -112,7 +121,7 @@ impl PostgresTable {
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let call = async {
             let mut turn = self.turn().await?;
-            migrations::run(turn.client()?, self.deadline.limit).await?;
+            migrations::run(&mut turn.connection.client, self.deadline.limit).await?;
             turn.end();
             Ok(())
         };
@@ -125,32 +134,19 @@ impl PostgresTable {
             Some(connection) => connection,
             None => (self.connect)().await?,
         };
-        Ok(Turn { idle, connection: Some(connection) })
+        Ok(Turn { idle, connection })
     }
 }
 
 /// The use of the connection, which outlives it only if it ends well.
 struct Turn<'a> {
     idle: MutexGuard<'a, Option<Connection>>,
-    connection: Option<Connection>,
+    connection: Connection,
 }
 
 impl Turn<'_> {
-    fn client(&mut self) -> Result<&mut Client, Cause> {
-        Ok(&mut self.connection.as_mut().ok_or("it was given up")?.client)
-    }
-
     fn end(mut self) {
-        *self.idle = self.connection.take();
-    }
-}
-
-/// By itself, what drives a connection waits for every answer that is due, also if nobody wants it any more.
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Some(driver) = self.connection.take().and_then(|connection| connection.driver) {
-            driver.abort();
-        }
+        *self.idle = Some(self.connection);
     }
 }
 
@@ -158,7 +154,7 @@ impl TableStore for PostgresTable {
     async fn read(&self, fleet: &Fleet) -> Result<Table, StoreError> {
         let call = async {
             let mut turn = self.turn().await?;
-            let table = statements::read(turn.client()?, fleet, self.deadline.limit).await?;
+            let table = statements::read(&mut turn.connection.client, fleet, self.deadline.limit).await?;
             turn.end();
             Ok(table)
         };
@@ -168,7 +164,7 @@ impl TableStore for PostgresTable {
     async fn apply(&self, changes: &Changes) -> Result<Version, ApplyError> {
         let call = async {
             let mut turn = self.turn().await?;
-            let applied = statements::apply(turn.client()?, changes, self.deadline.limit).await?;
+            let applied = statements::apply(&mut turn.connection.client, changes, self.deadline.limit).await?;
             turn.end();
             Ok(applied)
         };

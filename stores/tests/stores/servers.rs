@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// Turns a hang into a failure, no more.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -101,8 +101,12 @@ impl Server {
 
     /// Lets it stand still, as a machine does that is gone without a word, and go on. (PostgreSQL's children would go on.)
     pub(crate) fn freeze(&self, frozen: bool) {
-        let child = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
-        kill_process(child.unwrap(), if frozen { Signal::STOP } else { Signal::CONT }).unwrap();
+        let child = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed())).unwrap();
+        kill_process(child, if frozen { Signal::STOP } else { Signal::CONT }).unwrap();
+        if frozen {
+            // Until its last thread has stopped, it answers.
+            waitpid(Some(child), WaitOptions::UNTRACED).unwrap();
+        }
     }
 
     /// Starts it, again too: same port, same data.
