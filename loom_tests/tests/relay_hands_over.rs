@@ -406,20 +406,31 @@ fn dropped_while_its_twin_works_against_publish() {
 
 /// Bound to a relay that is never polled, so that publishers wake them: one parks anew, having seen all, while the other is being woken,
 /// and stays parked.
-fn two_that_are_bound() -> (Payloads, Publisher<u8, Payload>, Hub<u8, Payload>, Relay, [Sleeper; 2]) {
-    let payloads = Payloads::new();
-    let (publisher, hub) = builder().build();
-    let relay = hub.relay();
-    let bound = || Sleeper::new(hub.subscribe(&KEY).on(&relay.handle()));
-    let mut sleepers = [bound(), bound()];
-    assert!(sleepers[0].poll().is_pending(), "nothing yet");
-    (payloads, publisher, hub, relay, sleepers)
+struct Bound {
+    payloads: Payloads,
+    publisher: Publisher<u8, Payload>,
+    hub: Hub<u8, Payload>,
+    relay: Relay,
+    /// The first one is parked.
+    sleepers: [Sleeper; 2],
+}
+
+impl Bound {
+    fn new() -> Self {
+        let payloads = Payloads::new();
+        let (publisher, hub) = builder().build();
+        let relay = hub.relay();
+        let bound = || Sleeper::new(hub.subscribe(&KEY).on(&relay.handle()));
+        let mut sleepers = [bound(), bound()];
+        assert!(sleepers[0].poll().is_pending(), "nothing yet");
+        Self { payloads, publisher, hub, relay, sleepers }
+    }
 }
 
 #[test]
 fn bound_reader_that_parks_anew_against_two_publishes() {
     model(|| {
-        let (payloads, mut publisher, hub, relay, [mut one, two]) = two_that_are_bound();
+        let Bound { payloads, mut publisher, hub, relay, sleepers: [mut one, two] } = Bound::new();
         let events = [payloads.make(1), payloads.make(2)];
         let (mut two, publisher) = race(
             move || two.polled(2),
@@ -452,7 +463,7 @@ impl Wake for RunsAtOnce {
 #[test]
 fn bound_reader_that_parks_anew_against_two_publishers() {
     model(|| {
-        let (payloads, publisher, hub, relay, [mut one, two]) = two_that_are_bound();
+        let Bound { payloads, publisher, hub, relay, sleepers: [mut one, two] } = Bound::new();
         let two = Arc::new(RunsAtOnce(Mutex::new(two)));
         let mut runs_two = hub.subscribe(&KEY);
         let waker = Waker::from(Arc::clone(&two));
