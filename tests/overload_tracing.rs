@@ -68,6 +68,13 @@ fn each_eviction_is_one_structured_line() {
         world.ticks(6, &[&hot, &cool]);
         world.source.says(Says::Ratio(0.5));
         world.ticks(7, &[&cool]);
+        // Saturated for longer than it may be unready, with nobody to let go; then nothing can be read of it.
+        let mut world = World::new(Mode::Full);
+        world.ticks(64, &[]);
+        let mut world = World::new(Mode::Full);
+        world.ticks(4, &[]);
+        world.source.says(Says::Failed);
+        world.ticks(3, &[]);
     });
     let notes = notes.0.lock().unwrap();
     let messages: Vec<_> = notes.iter().map(|(level, fields)| (*level, &*fields["message"])).collect();
@@ -76,6 +83,14 @@ fn each_eviction_is_one_structured_line() {
         (Level::WARN, "processors overloaded"),
         (Level::WARN, "evicting stream to relieve the processors"),
         (Level::INFO, "processors recovered"),
+        (Level::INFO, "evictor started"),
+        (Level::WARN, "processors overloaded"),
+        (Level::WARN, "overloaded, and no stream may be evicted: 1.000 cores too many"),
+        (Level::WARN, "ready again by force, still overloaded"),
+        (Level::INFO, "evictor started"),
+        (Level::WARN, "processors overloaded"),
+        (Level::WARN, "nothing could be read of the processors 3 times in a row: as if nothing were wrong from here on"),
+        (Level::WARN, "overload given up, nothing could be read of the processors"),
     ];
     assert_eq!(messages, expected);
     let of = |place: usize, name: &str| notes[place].1.get(name).cloned().unwrap_or_else(|| panic!("no {name}: {notes:?}"));

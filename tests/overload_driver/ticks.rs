@@ -33,9 +33,11 @@ fn admission(limits: AdmissionLimits) -> Admission {
 
 /// E15.
 #[test]
-fn off_reads_nothing_and_has_nothing_to_tick_for() {
+fn off_reads_nothing_and_has_nothing_to_tick_for_and_says_so_once() {
     let mut world = World::new(Mode::Off);
     let stream = world.stream(StreamClass::Dev, "one");
+    let first = world.tick(5.0);
+    assert_eq!((&first.lines[..], first.after), (&[Line::Started { mode: Mode::Off, quota_cores: None }][..], None));
     for _ in 0..20 {
         burn(&stream, Duration::from_micros(20));
         assert_eq!(world.tick(5.0), Tick::default());
@@ -393,6 +395,8 @@ fn reading_that_never_has_anything_to_compare_with_keeps_nobody_unready_for_long
     assert!(!world.driver.load().is_ready() && !admission.is_accepting());
     let lines = world.ticks(1, &[]);
     assert!(matches!(lines[..], [(320.0, Line::OverloadEnded(state))] if state.ended == Some(Ended::Forced)), "{lines:?}");
+    let said = "ready again by force, still overloaded enforced=true cpu_usage_ratio=1.000 unready_for=300s because=Forced";
+    assert_eq!(lines[0].1.to_string(), said);
     assert!(world.driver.load().is_ready() && admission.is_accepting());
     assert_eq!(world.driver.gauges().signal_errors, 0);
 }

@@ -6,7 +6,7 @@ use crate::{
     meter::cgroup::Notice,
     overload::{
         events::{OverloadState, Victim},
-        evictor::{Alert, Mode, SettingsWarning},
+        evictor::{Alert, Ended, Mode, SettingsWarning},
         watchdog::{LongActive, Verdict},
     },
     sync::PlainArc,
@@ -28,9 +28,9 @@ pub enum Line {
     Notice(Notice),
     /// Overload begins.
     OverloadBegan(OverloadState),
-    /// It has ended.
+    /// It is over, or was given up: [`OverloadState::ended`] says which.
     OverloadEnded(OverloadState),
-    /// The first reading.
+    /// The first reading; in mode off, in which there is none, the first tick.
     Started {
         /// What is carried out.
         mode: Mode,
@@ -53,7 +53,7 @@ impl fmt::Display for Line {
             Self::LongActive(active) => active.fmt(f),
             Self::Notice(notice) => notice.fmt(f),
             Self::OverloadBegan(state) => write!(f, "processors overloaded {state}"),
-            Self::OverloadEnded(state) => write!(f, "processors recovered {state}"),
+            Self::OverloadEnded(state) => write!(f, "{} {state}", ended(state)),
             Self::Started { mode, quota_cores } => {
                 let quota = quota_cores.map_or_else(|| "none".to_owned(), |cores| format!("{cores:.3}"));
                 write!(f, "evictor started mode={mode} quota_cores={quota}")
@@ -62,6 +62,16 @@ impl fmt::Display for Line {
             Self::Warning(warning) => warning.fmt(f),
             Self::WouldEvict(victim) => write!(f, "would evict stream to relieve the processors {victim}"),
         }
+    }
+}
+
+/// Only one of the ways in which an overload ends says that the processors have recovered.
+fn ended(state: &OverloadState) -> &'static str {
+    match state.ended {
+        Some(Ended::Forced) => "ready again by force, still overloaded",
+        Some(Ended::NoQuota) => "overload given up, there is no quota any more",
+        Some(Ended::SignalLost) => "overload given up, nothing could be read of the processors",
+        Some(Ended::Recovered) | None => "processors recovered",
     }
 }
 
@@ -96,6 +106,19 @@ fn trace(line: &Line) {
             );
         }};
     }
+    macro_rules! ended {
+        ($level:ident, $state:expr) => {{
+            let OverloadState { enforced, usage_ratio, unready_for, ended: how, .. } = $state;
+            $level!(
+                target: "keywake::overload",
+                enforced,
+                cpu_usage_ratio = usage_ratio,
+                unready_for = ?unready_for,
+                because = how.map(tracing::field::debug),
+                "{}", ended($state)
+            );
+        }};
+    }
     match line {
         Line::Evicted(victim) => victim!(warn, "evicting stream to relieve the processors", victim),
         Line::WouldEvict(victim) => victim!(info, "would evict stream to relieve the processors", victim),
@@ -107,14 +130,8 @@ fn trace(line: &Line) {
             because = bound.map(tracing::field::debug),
             "processors overloaded"
         ),
-        Line::OverloadEnded(OverloadState { enforced, usage_ratio, unready_for, ended, .. }) => info!(
-            target: "keywake::overload",
-            enforced,
-            cpu_usage_ratio = usage_ratio,
-            unready_for = ?unready_for,
-            because = ended.map(tracing::field::debug),
-            "processors recovered"
-        ),
+        Line::OverloadEnded(state @ OverloadState { ended: Some(Ended::Forced | Ended::SignalLost), .. }) => ended!(warn, state),
+        Line::OverloadEnded(state) => ended!(info, state),
         Line::Started { mode, quota_cores } => {
             info!(target: "keywake::overload", %mode, quota_cores, "evictor started");
         }

@@ -14,7 +14,7 @@ use crate::{
         admission::Admission,
         concurrency::{AdaptiveConcurrency, ConcurrencySample},
         events::{StreamId, Victim},
-        evictor::{Action, Bound, EvictReason, Evictor, SignalLost},
+        evictor::{Action, Bound, EvictReason, Evictor, Mode, SignalLost},
         status::EndCause,
         watchdog::Watchdog,
     },
@@ -115,6 +115,9 @@ impl State {
         let mut step = Step { is_first: self.is_first, ..Step::default() };
         if self.is_first {
             step.lines.extend(self.evictor.warnings().iter().cloned().map(Line::Warning));
+            if self.evictor.settings().mode == Mode::Off {
+                step.lines.push(Line::Started { mode: Mode::Off, quota_cores: None });
+            }
             self.is_first = false;
         }
         let interval = self.evictor.settings().interval;

@@ -34,7 +34,7 @@ pub enum Action<K> {
         /// Demand over quota.
         demand_ratio: Option<f64>,
     },
-    /// It is not any more.
+    /// It is not any more, or that was given up: `how` says which.
     OverloadEnded {
         /// Why.
         how: Ended,

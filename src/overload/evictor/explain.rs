@@ -103,19 +103,17 @@ impl<K: fmt::Display> fmt::Display for Explanation<K> {
     /// One line on the whole, one per stream.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let or = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.3}"));
-        writeln!(
-            f,
-            "{}: usage {} and demand {} of the quota, {} cores too many",
-            self.phase,
-            or(self.usage_ratio),
-            or(self.demand_ratio),
-            or(self.excess_cores)
-        )?;
+        write!(f, "{}: usage {} and demand {} of the quota, ", self.phase, or(self.usage_ratio), or(self.demand_ratio))?;
+        match self.excess_cores {
+            Some(excess) if excess > 0.0 => writeln!(f, "{excess:.3} cores too many")?,
+            Some(excess) => writeln!(f, "room for {:.3} cores", excess.abs())?,
+            None => writeln!(f, "excess unknown")?,
+        }
         for Explained { id, candidate, score, fate } in &self.streams {
             let Candidate { class, burn_cores, cost_cores, age, evictions_so_far, .. } = candidate;
             write!(
                 f,
-                "{id} {class} burns {burn_cores:.3}, would free {cost_cores:.3}, is {age:?} old, was evicted {evictions_so_far} times"
+                "{id} {class} burns {burn_cores:.3}, would free {cost_cores:.3}, is {age:.0?} old, was evicted {evictions_so_far} times"
             )?;
             match score {
                 Some(score) if !matches!(fate, Fate::Spared(_)) => writeln!(f, ": {fate}, score {score:.3}")?,
@@ -123,5 +121,35 @@ impl<K: fmt::Display> fmt::Display for Explanation<K> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::load::StreamClass;
+
+    #[test]
+    fn text_says_what_there_is_room_for_and_rounds_ages() {
+        let (age, resume_cost) = (Duration::from_nanos(3_945_192_758), Duration::ZERO);
+        let candidate =
+            Candidate { age, burn_cores: 0.25, class: StreamClass::Dev, cost_cores: 0.5, evictions_so_far: 0, resume_cost };
+        let stream = Explained { id: 7, candidate, score: None, fate: Fate::Spared(Spared::TooYoung) };
+        let of = |ratio, excess_cores, streams| Explanation {
+            phase: Phase::Healthy,
+            usage_ratio: ratio,
+            demand_ratio: ratio,
+            excess_cores,
+            streams,
+        };
+        let head = |ratio, excess| of(ratio, excess, Vec::<Explained<u32>>::new()).to_string();
+        assert_eq!(head(Some(1.0), Some(0.5)), "healthy: usage 1.000 and demand 1.000 of the quota, 0.500 cores too many\n");
+        assert_eq!(head(Some(0.5), Some(-0.115)), "healthy: usage 0.500 and demand 0.500 of the quota, room for 0.115 cores\n");
+        assert_eq!(head(None, None), "healthy: usage unknown and demand unknown of the quota, excess unknown\n");
+        let text = of(None, None, vec![stream]).to_string();
+        let line = "7 dev burns 0.250, would free 0.500, is 4s old, was evicted 0 times: stays, too young";
+        assert_eq!(text.lines().nth(1), Some(line));
     }
 }
