@@ -3,8 +3,8 @@
 //!     cargo run --example evict --features overload,tokio
 //!
 //! The quota is made up, and so is the clock that the policy sees, so that it comes out alike on any machine: at each tick of 20 ms the
-//! two cores are shared out as the kernel would, each task really burns its share, and the meter charges it. With the defaults all times
-//! would be 250 times as long.
+//! two cores are shared out as the kernel would, each task really burns its share, and the meter charges it. With the defaults its times
+//! would be 250 times as long; but for the least age (90 s, which is 1,500 times) and when clients may come again, which is the default's.
 //!
 //! It prints the order in which classes go; the evictor's log, a line behind its made-up time; who would go when the process has become
 //! unready; who goes, and what its client is told; and who is left when it is ready again. A task that is held back burns less than it wants:
@@ -126,10 +126,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let wanted: f64 = TASKS.iter().map(|(.., wants)| wants).sum();
     let target = Settings::default().target * QUOTA_CORES;
     println!(
-        "{} tasks want {wanted:.2} cores, and there are {QUOTA_CORES}: so many are to go that the others want {target}",
+        "{} tasks want {wanted:.2} cores, and there are {QUOTA_CORES}: so many are to go that the others want about {target}",
         TASKS.len()
     );
-    println!("order of the classes: {}; within a class, who costs most goes first", ClassOrder::default());
+    println!("order of the classes: {}; within a class, who costs most goes first,", ClassOrder::default());
+    println!("but for the last: where a smaller one is enough, the smallest that is goes in its stead");
     let quota = Quota::default();
     let driver = DriverBuilder::new(settings).source(quota.clone()).build()?;
     let began = Instant::now();
