@@ -17,7 +17,7 @@ pub enum Signal {
     /// Nothing: the groups could not be read three times in a row, or there are none and no process clock either. Whoever decides by
     /// samples should decide as if there was no overload (fail open).
     Lost,
-    /// The process's own clock: there are no groups to be read (not Linux, gVisor).
+    /// The process's own clock: there are no groups to be read (gVisor; elsewhere than on Linux, if the host gives a clock).
     Process,
 }
 

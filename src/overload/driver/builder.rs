@@ -34,7 +34,7 @@ pub struct DriverBuilder {
 }
 
 impl DriverBuilder {
-    /// With this evictor, and nothing else.
+    /// With this evictor, and nothing else. (Its default [mode](EvictorBuilder::mode) is off: say one.)
     pub fn new(evictor: EvictorBuilder) -> Self {
         Self { evictor, source: None, meter: None, load: None, admission: None, concurrency: None, watchdog: None }
     }
@@ -63,7 +63,8 @@ impl DriverBuilder {
         self
     }
 
-    /// What is to refuse in an overload; those who wait for it are looked at at each tick. Default: none.
+    /// What is to refuse in an overload; those who wait for it are looked at at each tick. Its own limits hold whatever the evictor's mode is,
+    /// and with a soft limit so does the condition [`ROOM`](crate::overload::events::ROOM). Default: none.
     pub fn admission(mut self, admission: Admission) -> Self {
         self.admission = Some(admission);
         self
@@ -77,8 +78,12 @@ impl DriverBuilder {
 
     /// Watches each stream that is registered, and cancels those that do not get on. Default: none.
     ///
-    /// The default limits are those for work that ends by itself: [`absolute`](crate::overload::watchdog::WatchdogLimits::absolute) ends a
-    /// stream after 4 h, however well it gets on, and `long_active` tells of each every 5 min. Where streams live longer, set both to zero.
+    /// It acts whatever the evictor's mode is. The default limits are those for work that ends by itself:
+    /// * [`stall`](crate::overload::watchdog::WatchdogLimits::stall) ends each stream of which no source of
+    ///   [`progress`](super::Registration::progress) has got on for 10 min, and those that have no source too. Where a live stream may be quiet
+    ///   for longer, set it to zero.
+    /// * `absolute` ends a stream after 4 h, however well it gets on, and `long_active` tells of each every 5 min. Where streams live longer,
+    ///   set both to zero.
     pub fn watchdog(mut self, watchdog: Watchdog) -> Self {
         self.watchdog = Some(watchdog);
         self

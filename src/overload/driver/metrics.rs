@@ -10,7 +10,7 @@ use crate::{
 
 impl Driver {
     /// Tells the recorder of the [`metrics`](https://docs.rs/metrics) facade how it stands: to be called when metrics are collected, or every
-    /// few seconds. Nothing is recorded in between. What is not known is `NaN`, never 0.
+    /// few seconds. Nothing is recorded in between. What is not known is `NaN`, never 0. The names are fixed; a recorder may add to them.
     ///
     /// | name | kind, labels | S0's name |
     /// |---|---|---|
@@ -40,8 +40,8 @@ impl Driver {
     ///
     /// # Examples
     /// ```
-    /// use keywake::overload::{driver::DriverBuilder, evictor::EvictorBuilder};
-    /// let driver = DriverBuilder::new(EvictorBuilder::new()).build()?;
+    /// use keywake::overload::{driver::DriverBuilder, evictor::{EvictorBuilder, Mode}};
+    /// let driver = DriverBuilder::new(EvictorBuilder::new().mode(Mode::Observe)).build()?;
     /// driver.record_metrics(std::time::Instant::now()); // nothing happens where no recorder is installed
     /// # Ok::<(), keywake::overload::driver::DriverError>(())
     /// ```

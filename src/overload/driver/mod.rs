@@ -3,11 +3,15 @@
 //! A [`Driver`] has no runtime, clock or thread of its own: somebody calls [`tick`](Driver::tick), as [`Driver::run`] does in a task of tokio
 //! (feature `tokio`). Hosts register each stream ([`Driver::streams`]) for as long as it lives.
 //!
+//! Off is not free: in every mode a registration opens an account of the meter, the first [token](Registration::token) of a stream a topic
+//! (about 280 bytes), and [`meter().run`](crate::meter::StreamMeter::run) is a bracket around each poll. What that costs is in the README.
+//!
 //! * **D1** A tick's effects are in this order: what began or ended is published; readiness is set, told, and after it admission; streams
 //!   are cancelled. So who follows readiness has been woken before the first stream is told to go, and that is a drain earlier (O1).
 //! * **D2** Readiness and admission are set at every tick, not only when something changes: what somebody else set is set right within one.
-//! * **D3** In mode observe neither is touched, and no stream is cancelled. In mode off, and without adaptive concurrency, nothing is
-//!   read.
+//! * **D3** The [mode](Mode) is the evictor's alone. In mode observe it touches neither, and cancels no stream; in mode off it is not stepped,
+//!   and without adaptive concurrency nothing is read. Admission's own limits, adaptive concurrency and the watchdog act in every mode:
+//!   to have none of them, do not give them to the builder.
 //! * **D4** What has ended is not cancelled, and not counted: an end and a cancel take one lock, and what comes first holds.
 //! * **D5** One tick at a time. A second one meanwhile, from a waker say, does nothing.
 //! * **D6** After [`stop`](Driver::stop) nothing is read, set, told or cancelled.

@@ -18,10 +18,10 @@ impl Driver {
     ///
     /// # Examples
     /// ```
-    /// use keywake::overload::{driver::DriverBuilder, evictor::EvictorBuilder};
+    /// use keywake::overload::{driver::DriverBuilder, evictor::{EvictorBuilder, Mode}};
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// # runtime.block_on(async {
-    /// let driver = DriverBuilder::new(EvictorBuilder::new()).build().expect("defaults work");
+    /// let driver = DriverBuilder::new(EvictorBuilder::new().mode(Mode::Observe)).build().expect("defaults work");
     /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     /// let shutdown = async move { _ = stopped.await };
     /// let task = tokio::spawn(driver.clone().run(shutdown, |line| eprintln!("{line}")));

@@ -121,7 +121,7 @@ impl Streams {
         Self { shared: Arc::new(Shared { meter, load, watchdog, entries: Mutex::new(Entries::default()) }) }
     }
 
-    /// Registers a stream that begins now, until what is returned is dropped.
+    /// Registers a stream that begins now, until what is returned is dropped. That opens an account of the meter, whatever the evictor's mode.
     pub fn register(&self, info: StreamInfo, now: Instant) -> Registration {
         let Shared { meter, watchdog, entries, .. } = &*self.shared;
         let StreamInfo { class, trace_id, identity, parallelism, resume_cost, evicted, permit } = info;
@@ -277,20 +277,24 @@ impl Registration {
         self.flag.set_position(position);
     }
 
-    /// A source of progress for the driver's watchdog; `None`: it has none.
+    /// A source of progress for the driver's watchdog; `None`: there is no watchdog. With one, a stream of which no source gets on is cancelled
+    /// after [`stall`](crate::overload::watchdog::WatchdogLimits::stall), also if it has none.
     #[must_use]
     pub fn progress(&self, source: impl Into<String>) -> Option<Progress> {
         Some(self.watched.as_ref()?.source(source))
     }
 
-    /// Data has gone to the client; see [`Watched::data_sent`].
+    /// Data has gone to the client; see [`Watched::data_sent`]. This is for the watchdog's
+    /// [verdict](crate::overload::watchdog::Verdict::is_retry_safe) and its line in the log. The client is told by
+    /// [`StreamEnd::after`](crate::overload::status::StreamEnd::after), from what the handler knows itself: say it to both.
     pub fn data_sent(&self) {
         if let Some(watched) = &self.watched {
             watched.data_sent();
         }
     }
 
-    /// Tells when it is cancelled; any number of them may be made, at any time.
+    /// Tells when it is cancelled; any number of them may be made, at any time. The first makes the stream's topic in the hub (about 280 bytes),
+    /// each is a subscriber of it.
     #[must_use]
     pub fn token(&self) -> CancelToken {
         CancelToken::new(self.streams.shared.load.hub().subscribe(&LoadKey::Stream(self.id)), Arc::clone(&self.flag))

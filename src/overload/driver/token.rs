@@ -53,8 +53,9 @@ impl Flag {
     }
 }
 
-/// A stream was cancelled: an error for its handler to return, or to give to a
-/// [`Classifier`](crate::overload::status::Classifier) as the reason of the cancel. Its source is the [`EndCause`], whose text is its own.
+/// A stream was cancelled: the error that its handler is to return, or to give to a
+/// [`Classifier`](crate::overload::status::Classifier) as the reason of the cancel beside an error of its own. A handler that returns no error
+/// [counts as complete](crate::overload::status::Classifier::classify). Its source is the [`EndCause`], whose text is its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cancelled {
     cause: EndCause,
@@ -78,7 +79,8 @@ impl Cancelled {
         self.victim.as_deref()
     }
 
-    /// Of an eviction, when its client should come again.
+    /// Of an eviction, when its client should come again: those of one round are spread, so this goes before
+    /// [`StreamEnd::retry_after`](crate::overload::status::StreamEnd::retry_after), which is for all other ends.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.victim().map(|victim| victim.eviction.retry_after)

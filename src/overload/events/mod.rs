@@ -117,7 +117,7 @@ impl fmt::Display for Victim {
 pub struct OverloadState {
     /// It is, or in mode observe would be held to be.
     pub overloaded: bool,
-    /// False: only observed. Nobody is refused and nobody let go.
+    /// False: only observed. Nobody is refused and nobody let go for it.
     pub enforced: bool,
     /// What is short. When that becomes another thing, it is said again.
     pub bound: Option<Bound>,

@@ -14,7 +14,7 @@
 //!   until it has recovered.
 //! * **O5** A constant input leads, from any state, to being ready or to a round, within sustain, drain, cooldown and `max_unready`.
 //! * **O6** No reading makes a number that is none, and time that goes back makes nothing but a wait.
-//! * **O7** In mode observe nothing is asked for, in mode off nothing is looked at.
+//! * **O7** In mode observe nothing is asked for, in mode off nothing is looked at. (What stands beside it in a driver has no mode.)
 
 mod action;
 mod burns;

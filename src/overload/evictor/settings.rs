@@ -10,7 +10,8 @@ use super::{
 };
 use crate::load::StreamClass;
 
-/// How much of what it decides an evictor has carried out.
+/// How much of what it decides an evictor has carried out. It is the evictor's alone: admission, adaptive concurrency and the watchdog have no
+/// mode, and act if the [driver](crate::overload::driver) was given them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -29,7 +30,7 @@ impl Mode {
     const NAMED: [(&'static str, Self); 4] =
         [("off", Self::Off), ("observe", Self::Observe), ("dev-only", Self::DevOnly), ("full", Self::Full)];
 
-    /// Whether readiness, admission and streams feel it.
+    /// Whether readiness, admission and streams feel what the evictor decides.
     #[must_use]
     pub fn enforces(self) -> bool {
         matches!(self, Self::DevOnly | Self::Full)

@@ -89,6 +89,27 @@ impl Classifier {
     /// The first of these that holds: no error, [`Code::Ok`]; a reason of a cancel, that; a cancel without one; what the
     /// session says; the process's own reasons (shutdown, eviction, overload, stalls); a status; a quick save; a deadline; what fails
     /// each time; an invalid argument; the end of what was read ([`Closed`]); a last resort; or else [`Code::Internal`].
+    ///
+    /// A handler that returns no error counts as complete, also where its stream had been cancelled: it may have been done before it noticed.
+    /// So a handler that ends because it was cancelled returns the [`Cancelled`](crate::overload::driver::Cancelled) as its error.
+    ///
+    /// Of an `error: E` hand in `Some(&error)`; of a box of an error, `Some(&*error)`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io;
+    /// use keywake::overload::status::{Classifier, Code, EndCause};
+    ///
+    /// let classifier = Classifier::new();
+    /// // What `Cancelled` is in a driver's stream; its cause alone does as well.
+    /// let cancelled = EndCause::Evicted;
+    /// // The handler gave up because it was told to, and says so; or it failed in some way of its own after that.
+    /// assert_eq!(classifier.classify(Some(&cancelled), None).code(), Code::Unavailable);
+    /// let error: Box<dyn std::error::Error> = io::Error::other("broken pipe").into();
+    /// assert_eq!(classifier.classify(Some(&*error), Some(&cancelled)).code(), Code::Unavailable);
+    /// // It was done before it noticed.
+    /// assert_eq!(classifier.classify(None, Some(&cancelled)).code(), Code::Ok);
+    /// ```
     #[must_use]
     pub fn classify(&self, returned: Option<&(dyn Error + 'static)>, cancelled_for: Option<&(dyn Error + 'static)>) -> StreamEnd {
         match (returned, cancelled_for) {

@@ -288,7 +288,8 @@ impl StreamEnd {
         Self { code, cause: None, message: message.into(), data_sent: false, cursor: None }
     }
 
-    /// The same end of a stream that has sent data, or not yet, and may be resumed from `cursor`.
+    /// The same end of a stream that has sent data, or not yet, and may be resumed from `cursor`. This is what the client is told; the
+    /// watchdog's log has it from [`Registration::data_sent`](crate::overload::driver::Registration::data_sent).
     #[must_use]
     pub fn after(mut self, data_sent: bool, cursor: Option<Position>) -> Self {
         (self.data_sent, self.cursor) = (data_sent, cursor);
@@ -341,6 +342,10 @@ impl StreamEnd {
     /// After how long the client is to come back, if it is. `base` is the server's setting; `spread`, from 0 to 1, is to be random,
     /// so that those who left together do not return together: from once to three times `base`, and ten times that for want of
     /// room.
+    ///
+    /// This is for ends that bring no hint of their own. Who was not let in is sent
+    /// [`Refusal::retry_after`](crate::overload::admission::Refusal::retry_after), who was evicted
+    /// [`Cancelled::retry_after`](crate::overload::driver::Cancelled::retry_after).
     #[must_use]
     pub fn retry_after(&self, base: Duration, spread: f64) -> Option<Duration> {
         // A spread that is no number is none.
