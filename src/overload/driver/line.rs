@@ -154,3 +154,22 @@ fn trace(line: &Line) {
         Line::Alert(_) | Line::Notice(_) | Line::Warning(_) => warn!(target: "keywake::overload", "{line}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overload_that_was_given_up_is_not_said_to_have_recovered() {
+        let table = [
+            (Ended::Forced, "ready again by force, still overloaded enforced=false "),
+            (Ended::NoQuota, "overload given up, there is no quota any more enforced=false "),
+            (Ended::Recovered, "processors recovered enforced=false "),
+            (Ended::SignalLost, "overload given up, nothing could be read of the processors enforced=false "),
+        ];
+        for (how, said) in table {
+            let line = Line::OverloadEnded(OverloadState { ended: Some(how), ..OverloadState::default() }).to_string();
+            assert!(line.starts_with(said) && line.ends_with(&format!("because={how:?}")), "{line}");
+        }
+    }
+}
