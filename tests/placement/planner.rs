@@ -55,6 +55,12 @@ fn pinned_owner_counts_and_stays() {
 }
 
 #[test]
+fn plan_is_told_in_one_line() {
+    let told = plan(&["a* 500, b 400~3599", "c 100"]).to_string();
+    assert_eq!(told.split_once(": ").unwrap().1, "0 moves; blocked: 0 at 0.900: cooldown, unmeasured");
+}
+
+#[test]
 fn cooldown_ends_after_an_hour_to_the_second() {
     let cooling = plan(&["a* 500, b 400~3599", "c 100"]);
     assert_eq!((moves(&cooling), blocked(&cooling)), (vec![], vec![(0, BlockedReason::Cooldown)]));

@@ -1,5 +1,7 @@
 //! What a planner answers: moves, what is blocked and why, and the figures to alert on.
 
+use std::fmt;
+
 use super::view::{FleetView, Held, ProcessState};
 use crate::placement::{
     cores::Cores,
@@ -23,6 +25,15 @@ pub struct Move {
     pub source: (Cores, Cores),
     /// The load of the destination before and after it.
     pub destination: (Cores, Cores),
+}
+
+impl fmt::Display for Move {
+    /// `42 (0.090) from 1 to 0: 0.790 -> 0.700, 0.510 -> 0.600`: its weight, and what the move does to the source and to the destination.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, weight, from, to, source, destination } = self;
+        write!(f, "{owner} ({weight:.3}) from {from} to {to}: ")?;
+        write!(f, "{:.3} -> {:.3}, {:.3} -> {:.3}", source.0, source.1, destination.0, destination.1)
+    }
 }
 
 /// Why no move relieves a process that is above the high mark.
@@ -81,6 +92,18 @@ pub struct Blocked {
     pub reason: BlockedReason,
     /// What else says so.
     pub confirmation: Confirmation,
+}
+
+impl fmt::Display for Blocked {
+    /// `3 at 0.912: no_destination, confirmed`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let confirmation = match self.confirmation {
+            Confirmation::Confirmed => "confirmed",
+            Confirmation::Denied => "denied",
+            Confirmation::Unmeasured => "unmeasured",
+        };
+        write!(f, "{} at {:.3}: {}, {confirmation}", self.index, self.load, self.reason.as_str())
+    }
 }
 
 /// Which marks are below the fair share, so that a level fleet would call itself out of room.
@@ -149,6 +172,8 @@ pub struct Plan {
     pub after: Figures,
     /// Processes whose reports are stale or never came.
     pub stale_reports: usize,
+    /// Processes that report, and whose loads are not known for long enough: they take no part.
+    pub warming: usize,
     /// The load of each process after the moves, by index.
     pub loads: Vec<Cores>,
 }
@@ -156,7 +181,7 @@ pub struct Plan {
 impl Plan {
     /// A run without moves yet.
     pub(super) fn of(view: &FleetView, dry_run: bool) -> Self {
-        let lost = |state| matches!(state, ProcessState::Silent | ProcessState::Stale);
+        let count = |is: fn(ProcessState) -> bool| view.processes.iter().filter(|process| is(process.state)).count();
         Self {
             fleet: view.fleet.clone(),
             base: view.base,
@@ -168,7 +193,8 @@ impl Plan {
             held: view.held,
             before: Figures::default(),
             after: Figures::default(),
-            stale_reports: view.processes.iter().filter(|process| lost(process.state)).count(),
+            stale_reports: count(|state| matches!(state, ProcessState::Silent | ProcessState::Stale)),
+            warming: count(|state| state == ProcessState::Warming),
             loads: Vec::new(),
         }
     }
@@ -181,5 +207,25 @@ impl Plan {
         }
         let put = |it: &Move| Change::Put { owner: it.owner.clone(), index: it.to, pinned: false };
         Some(Changes { fleet: self.fleet.clone(), base: self.base, changes: self.moves.iter().map(put).collect() })
+    }
+}
+
+impl fmt::Display for Plan {
+    /// One line for a log: the moves, who is blocked and who waits, and what keeps others from taking part.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}: {} moves", self.fleet, if self.dry_run { " (dry run)" } else { "" }, self.moves.len())?;
+        self.moves.iter().try_for_each(|it| write!(f, "; {it}"))?;
+        self.blocked.iter().try_for_each(|it| write!(f, "; blocked: {it}"))?;
+        if let Some(held) = self.held {
+            write!(f, "; held: {}", held.as_str())?;
+        }
+        for (count, what) in
+            [(self.waiting.len(), "waiting"), (self.warming, "warming up"), (self.stale_reports, "without reports")]
+        {
+            if count > 0 {
+                write!(f, "; {count} {what}")?;
+            }
+        }
+        Ok(())
     }
 }
