@@ -138,9 +138,8 @@ impl Driver {
     /// To be called when [`Tick::after`] has passed since the last one. What comes sooner or later is counted by time: the evictor is stepped
     /// about every [interval](super::evictor::EvictorBuilder::interval), adaptive concurrency every second.
     ///
-    /// It blocks for as long as the kernel takes for a few small files, and passes over all streams when the evictor is stepped: 26 ms
-    /// (20 to 49) with 70,000 of them (`cargo bench --bench evictor --features overload`, ten runs beside builds, 2 cores of a Xeon,
-    /// 2026-11-30).
+    /// It blocks for as long as the kernel takes for a few small files, and passes over all streams when the evictor is stepped: 20 to
+    /// 23 ms with 70,000 of them (`cargo bench --bench evictor --features overload`, two quiet runs, 2 cores of a Xeon, 2026-11-30).
     ///
     /// # Panics
     /// If a waker panics that it wakes (or a hook of admission's), when all is done that the tick had to do; its lines are then told by the
