@@ -426,6 +426,11 @@ impl<K, T> Pulse<K, T> {
     pub(crate) fn help(&self) {
         let mut panics = FirstPanic::default();
         self.mark_now(&mut panics);
+        self.swallow(&panics);
+    }
+
+    /// A waker's panic is nobody's in the relay's work: the others were woken all the same. It is counted, and goes nowhere.
+    pub(crate) fn swallow(&self, panics: &FirstPanic) {
         self.tallies.panics.add(u64::from(panics.is_some()));
     }
 

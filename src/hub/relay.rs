@@ -186,10 +186,7 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Future for Serving<K, T
         let this = &mut *self;
         let mut panics = FirstPanic::default();
         let again = this.round(cx.waker(), &mut panics);
-        // A waker's panic is nobody's here: the others were woken all the same.
-        if panics.is_some() {
-            this.pulse.tallies.panics.add(1);
-        }
+        this.pulse.swallow(&panics);
         match again {
             Some(Again::Never) => return Poll::Ready(()),
             Some(Again::Now) => cx.waker().wake_by_ref(),
@@ -259,9 +256,7 @@ impl<K: Send + Sync + 'static, T: Send + Sync + 'static> Future for Twin<K, T> {
                 self.pulse.ring_main(&mut panics);
             }
         }
-        if panics.is_some() {
-            self.pulse.tallies.panics.add(1);
-        }
+        self.pulse.swallow(&panics);
         Poll::Pending
     }
 }

@@ -330,6 +330,22 @@ fn waker_that_panics_ends_neither_the_relay_nor_the_wakes_of_others() {
     assert_eq!(hub.stats().relay_panics, 1);
 }
 
+#[test]
+fn waker_that_panics_in_a_twin_is_counted_as_one_in_its_relay() {
+    let (mut publisher, hub) = keywake::hub::<String, u64>();
+    let mut relay = Hand::of(&hub);
+    let mut twin = Box::pin(relay.relay.twin());
+    let (panicking, counting) = (Arc::new(Panicking(AtomicUsize::new(0))), CountingWaker::new());
+    let (mut first, mut second) = (hub.subscribe("key"), hub.subscribe("key"));
+    assert!(first.poll_recv(&mut Context::from_waker(&Waker::from(Arc::clone(&panicking)))).is_pending());
+    park(&mut second, &counting);
+    publisher.publish("key", 1);
+    assert!(twin.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "the panic is nobody's here");
+    assert_eq!((panicking.0.load(Ordering::SeqCst), counting.wakes(), hub.stats().relay_panics), (1, 1, 1));
+    assert!(relay.poll().is_pending());
+    assert_eq!(hub.stats().relay_panics, 1, "the relay found nothing left to do");
+}
+
 /// A waker that publishes.
 struct Publishing {
     publisher: keywake::SharedPublisher<String, u64>,
